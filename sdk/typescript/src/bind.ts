@@ -1,35 +1,39 @@
-// Binding a template: what is asked for, and what comes of it.
+// Binding a template: the request, and its result.
 
 import { inspect } from 'node:util';
 
-import type { MessageInitShape } from '@bufbuild/protobuf';
+import { clone, create, type MessageInitShape } from '@bufbuild/protobuf';
+import { DurationSchema } from '@bufbuild/protobuf/wkt';
 
-import type { CallOptions, Caller } from './call.js';
+import type { CallInvoker, CallOptions } from './call.js';
 import { pendingError, protocolError, requestFailedError } from './errors/error.js';
 import {
   BindingService,
-  type CreateBindableResourcesRequestRequestSchema,
+  CreateBindableResourcesRequestRequestSchema,
   Phase,
   type BindableResourcesRequest,
   type BindingResourceResponse,
-  type CreateBindableResourcesRequestResponse,
+  type CreateBindableResourcesRequestRequest,
 } from './gen/kubebind/v1alpha2/binding_pb.js';
+import { takeKubeconfig, type Hidden } from './hidden.js';
+import { waitMs } from './method.js';
+import { checkDuration, checkWait } from './settings.js';
 
 /** Pause before another call if the server responds PENDING at once, in milliseconds. */
 const PENDING_PAUSE_MS = 1_000;
 
-/** How long a request may be pending, in milliseconds: the provider's admin may have something to mend. */
+/** How long a request may be pending, in milliseconds: the provider's admin may have to change something. */
 const PATIENCE_MS = 5 * 60_000;
 
-/** A consumer cluster, by its identity alone or with its name for people. */
-export type ClusterIdentityInput = string | { readonly identity: string; readonly prettyName?: string | undefined };
+/** The longest duration of protobuf, in milliseconds: 10,000 years. */
+const DURATION_MAX_MS = 315_576_000_000_000;
 
 /** A request to bind, as a message or as its fields. */
 export type BindRequest = MessageInitShape<typeof CreateBindableResourcesRequestRequestSchema>;
 
 /** Settings of waiting for a request to bind. */
 export interface WaitOptions extends CallOptions {
-  /** How long a request may be pending before an error of kind `pending`, in milliseconds: 300,000. */
+  /** How long a request may be pending before an error of kind `pending`, in milliseconds: 300,000. With 0 there is one try. */
   readonly patienceMs?: number | undefined;
   /** Called with the request each time that it is still pending. */
   readonly progress?: ((request: BindableResourcesRequest) => void) | undefined;
@@ -39,29 +43,41 @@ export interface WaitOptions extends CallOptions {
 export interface BindOptions extends WaitOptions {
   /** Name of the request, which becomes that of the binding: the template's name unless set. */
   readonly name?: string | undefined;
-  /** How long the server waits for its controller in one call, in milliseconds: 30,000. */
+  /** Name of the cluster, for people. */
+  readonly prettyName?: string | undefined;
+  /** How long the server waits for its controller in one call, in milliseconds: 30,000, and no longer than `patienceMs`. */
   readonly waitMs?: number | undefined;
+  /** How long the provider keeps the record of the request after it has succeeded or failed, in milliseconds. */
+  readonly ttlAfterFinishedMs?: number | undefined;
   /** Checks everything and returns what would be the result, but writes nothing and issues no kubeconfig. */
   readonly validateOnly?: boolean | undefined;
+}
+
+/** The names in a request to bind, which its response must have too. */
+export interface RequestedNames {
+  /** Name of the binding; empty if the request has none. */
+  readonly name: string;
+  /** Name of the template; empty if the request has none. */
+  readonly template: string;
 }
 
 /** A fulfilled request, and what to install for it. */
 export class Bound {
   /** The request in phase SUCCEEDED. */
   readonly request: BindableResourcesRequest;
-  /** What to install on the consumer. */
+  /** What to install on the consumer, without the kubeconfig file. */
   readonly response: BindingResourceResponse;
+  /** The kubeconfig file of the contract (YAML); undefined with `validateOnly`. */
+  readonly kubeconfig: Hidden | undefined;
+  /** @internal */
+  readonly requested: RequestedNames;
 
   /** @internal */
-  constructor(request: BindableResourcesRequest, response: BindingResourceResponse) {
+  constructor(request: BindableResourcesRequest, response: BindingResourceResponse, requested: RequestedNames) {
     this.request = request;
     this.response = response;
-  }
-
-  /** The kubeconfig file of the contract (YAML), which is a secret; undefined with `validateOnly`. */
-  get kubeconfig(): string | undefined {
-    const bytes = this.response.kubeconfig?.kubeconfig;
-    return bytes === undefined ? undefined : Buffer.from(bytes).toString('utf8');
+    this.kubeconfig = takeKubeconfig(response.kubeconfig);
+    this.requested = requested;
   }
 
   /** What can be logged: no secret. */
@@ -79,55 +95,78 @@ export class Bound {
   }
 }
 
-/** Makes the request to bind a template. */
-export function bindRequest(template: string, cluster: ClusterIdentityInput, options: BindOptions): BindRequest {
-  const { identity, prettyName = '' } = typeof cluster === 'string' ? { identity: cluster } : cluster;
+/** A request to bind as one call has left it. */
+export interface CreatedRequest {
+  /** The request, in phase PENDING or SUCCEEDED. */
+  readonly request: BindableResourcesRequest;
+  /** What to install; undefined while the request is pending. */
+  readonly bound: Bound | undefined;
+}
+
+/** Makes the request to bind a template to a cluster. */
+export function bindRequest(template: string, identity: string, options: BindOptions): BindRequest {
+  const { ttlAfterFinishedMs, prettyName = '' } = options;
   return {
     bindableResourcesRequest: {
       metadata: { name: options.name ?? template },
-      spec: { templateRef: { name: template }, clusterIdentity: { identity, prettyName } },
+      spec: {
+        templateRef: { name: template },
+        clusterIdentity: { identity, prettyName },
+        ...(ttlAfterFinishedMs !== undefined && {
+          ttlAfterFinished: duration(Math.min(checkDuration('ttlAfterFinishedMs', ttlAfterFinishedMs), DURATION_MAX_MS)),
+        }),
+      },
     },
-    ...(options.waitMs !== undefined && { wait: duration(options.waitMs) }),
+    ...(options.waitMs !== undefined && { wait: duration(checkWait('waitMs', options.waitMs)) }),
     validateOnly: options.validateOnly ?? false,
   };
 }
 
 /** Makes one call to bind. Phase FAILED is an error. */
-export async function createRequest(
-  caller: Caller,
-  request: BindRequest,
-  options: CallOptions,
-): Promise<CreateBindableResourcesRequestResponse> {
-  const answer = await caller.unary(BindingService.method.createBindableResourcesRequest, request, options);
-  const answered = answer.bindableResourcesRequest;
-  if (answered === undefined) throw missing(caller, 'request');
-  if (answered.status?.phase === Phase.FAILED) throw requestFailedError(answered);
-  return answer;
+export async function createRequest(invoker: CallInvoker, init: BindRequest, options: CallOptions): Promise<CreatedRequest> {
+  const request = create(CreateBindableResourcesRequestRequestSchema, init);
+  const method = BindingService.method.createBindableResourcesRequest;
+  const { bindableResourcesRequest: created, response } = await invoker.unary(method, request, options);
+  if (created === undefined) throw missing(invoker, 'request');
+  if (created.status?.phase === Phase.FAILED) throw requestFailedError(created);
+  const { metadata, spec } = request.bindableResourcesRequest ?? {};
+  const requested = { name: metadata?.name ?? '', template: spec?.templateRef?.name ?? '' };
+  return { request: created, bound: response && new Bound(created, response, requested) };
 }
 
 /** Binds, and waits for the result. */
-export async function bindAndWait(caller: Caller, request: BindRequest, options: WaitOptions): Promise<Bound> {
-  const { patienceMs = PATIENCE_MS, progress, signal } = options;
+export async function bindAndWait(invoker: CallInvoker, init: BindRequest, options: WaitOptions): Promise<Bound> {
+  const { progress, signal } = options;
+  const patienceMs = checkWait('patienceMs', options.patienceMs ?? PATIENCE_MS);
+  const request = create(CreateBindableResourcesRequestRequestSchema, init);
   const startedAt = performance.now();
+  const leftMs = () => Math.max(0, Math.ceil(startedAt + patienceMs - performance.now()));
   for (;;) {
-    const askedAt = performance.now();
-    const { bindableResourcesRequest: pending, response } = await createRequest(caller, request, options);
-    if (pending === undefined) throw missing(caller, 'request');
-    if (response !== undefined) return new Bound(pending, response);
-    if (pending.status?.phase === Phase.SUCCEEDED || request.validateOnly === true) throw missing(caller, 'response');
+    const calledAt = performance.now();
+    const { request: pending, bound } = await createRequest(invoker, withinPatience(request, leftMs()), options);
+    if (bound !== undefined) return bound;
+    if (pending.status?.phase === Phase.SUCCEEDED || request.validateOnly) throw missing(invoker, 'response');
     progress?.(pending);
-    const waitedMs = performance.now() - startedAt;
-    if (waitedMs >= patienceMs) throw pendingError(pending, waitedMs);
-    await caller.pause(Math.max(0, askedAt + PENDING_PAUSE_MS - performance.now()), signal);
+    if (leftMs() === 0) throw pendingError(pending, performance.now() - startedAt);
+    const pauseMs = calledAt + PENDING_PAUSE_MS - performance.now();
+    await invoker.pause(Math.max(0, Math.min(pauseMs, leftMs())), signal);
   }
 }
 
 /** Makes the error for a response without its main field. */
-export function missing(caller: Caller, what: string) {
-  return protocolError(caller.address, `an answer has no ${what}`);
+export function missing(invoker: CallInvoker, what: string) {
+  return protocolError(invoker.address, `a response has no ${what}`);
+}
+
+/** The request with a wait that ends with the patience of the caller. */
+function withinPatience(request: CreateBindableResourcesRequestRequest, leftMs: number): BindRequest {
+  if (request.validateOnly || waitMs(request.wait) <= leftMs) return request;
+  const limited = clone(CreateBindableResourcesRequestRequestSchema, request);
+  limited.wait = create(DurationSchema, duration(leftMs));
+  return limited;
 }
 
 function duration(ms: number): { seconds: bigint; nanos: number } {
   const seconds = Math.floor(ms / 1000);
-  return { seconds: BigInt(seconds), nanos: Math.round((ms - seconds * 1000) * 1_000_000) };
+  return { seconds: BigInt(seconds), nanos: (ms - seconds * 1000) * 1_000_000 };
 }

@@ -1,4 +1,4 @@
-// The steps of one call: token, deadline, request id, size, retries.
+// The steps of one call: size, token, deadline, request id, retries.
 
 import { randomUUID } from 'node:crypto';
 
@@ -11,15 +11,15 @@ import type {
   MessageShape,
 } from '@bufbuild/protobuf';
 
-import { cancelledError, deadlineError, tooLargeError, BinderyError } from './errors/error.js';
+import { cancelledError, tooLargeError, BinderyError } from './errors/error.js';
 import { MESSAGE_SEND_MAX } from './limits.js';
 import { isIdempotent, isOpen, serverWaitMs, times } from './method.js';
 import { redact } from './redact.js';
 import { nextAttempt } from './retry.js';
-import { checkTimeout, type Settings } from './settings.js';
+import { checkTimeout, type ClientSettings } from './settings.js';
 import { TokenMemory } from './tokens/memory.js';
-import { checkToken, sourceError, type TokenSource } from './tokens/source.js';
-import { Channel } from './transport/channel.js';
+import { checkToken, slowSourceError, sourceError, type TokenSource } from './tokens/source.js';
+import { ClientChannel } from './transport/channel.js';
 import { errorOf } from './transport/faults.js';
 import { allowSharing, within } from './within.js';
 
@@ -34,45 +34,36 @@ export interface CallOptions {
 /** A method without a stream. */
 export type UnaryMethod<I extends DescMessage, O extends DescMessage> = DescMethodUnary<I, O>;
 
-type Header = Record<string, string>;
-
-/** One attempt of a call. */
-interface Attempt {
-  readonly requestId: string;
-  readonly startedAt: number;
-  /** When the attempt ends, by the clock of `performance.now()`. */
-  readonly until: number;
-  readonly signal: AbortSignal | undefined;
-  readonly tokens: TokenMemory;
-}
+/** The header of an attempt, with its token. */
+export type CallHeader = Record<string, string>;
 
 /** What clients with different tokens share. */
-class Shared {
-  readonly channel: Channel;
-  /** Called when the connection is closed. */
+class SharedChannel {
+  readonly channel: ClientChannel;
+  /** Called when the client is closed. */
   readonly closing = new Set<() => void>();
   isClosed = false;
 
-  constructor(settings: Settings) {
-    this.channel = new Channel(settings);
+  constructor(settings: ClientSettings) {
+    this.channel = new ClientChannel(settings);
   }
 }
 
 /** Makes calls for a client. */
-export class Caller {
-  readonly settings: Settings;
-  readonly #shared: Shared;
+export class CallInvoker {
+  readonly settings: ClientSettings;
+  readonly #shared: SharedChannel;
   readonly #random: () => number;
 
-  constructor(settings: Settings, shared = new Shared(settings)) {
+  constructor(settings: ClientSettings, shared = new SharedChannel(settings)) {
     this.settings = settings;
     this.#shared = shared;
     this.#random = settings.testing.random ?? Math.random;
   }
 
-  /** Makes a caller with other tokens on the same connection. */
-  withTokens(tokens: TokenSource): Caller {
-    return new Caller({ ...this.settings, tokens }, this.#shared);
+  /** Makes an invoker with other tokens on the same connections. */
+  withTokens(tokens: TokenSource): CallInvoker {
+    return new CallInvoker({ ...this.settings, tokens }, this.#shared);
   }
 
   /** Address of the server, for errors. */
@@ -97,7 +88,7 @@ export class Caller {
     for (const callback of [...this.#shared.closing]) callback();
   }
 
-  /** Makes a call without a stream, with retries. */
+  /** Makes a call without a stream, with retries. A request that cannot be encoded throws what the encoder throws. */
   async unary<I extends DescMessage, O extends DescMessage>(
     method: UnaryMethod<I, O>,
     request: MessageInitShape<I>,
@@ -108,15 +99,24 @@ export class Caller {
     allowSharing(signal);
     const total = options.timeoutMs === undefined ? settings.timeoutMs : checkTimeout('timeoutMs', options.timeoutMs);
     const message = create(method.input, request);
-    const { totalMs, attemptMs } = times(total, settings.attemptTimeoutMs, serverWaitMs(method.input, message));
     const requestId = newRequestId();
+    checkSize(method.input, message, requestId);
+    const { totalMs, attemptMs } = times(total, settings.attemptTimeoutMs, serverWaitMs(method.input, message));
     const startedAt = performance.now();
     const deadline = startedAt + totalMs;
     const tokens = new TokenMemory();
     for (let attempts = 1; ; attempts += 1) {
-      const until = Math.min(deadline, performance.now() + attemptMs);
       try {
-        return await this.#attempt(method, message, { requestId, startedAt, until, signal, tokens });
+        const pending = this.#header(method, requestId, tokens);
+        // The time limit of an attempt begins with its token; the source has that of the call.
+        const header = pending instanceof Promise ? await this.#inTime(pending, deadline - performance.now(), totalMs, signal) : pending;
+        const until = Math.min(deadline, performance.now() + attemptMs);
+        const response = await this.#shared.channel.unary((transport) => {
+          const leftMs = Math.max(1, Math.ceil(until - performance.now()));
+          return transport.unary(method, signal, leftMs, header, message as MessageInitShape<I>);
+        });
+        redact(response.message);
+        return response.message;
       } catch (thrown) {
         const error = this.#failure(thrown, requestId, startedAt, signal);
         const verdict = tokens.refresh(settings.tokens, error);
@@ -130,24 +130,41 @@ export class Caller {
     }
   }
 
-  /** Opens a stream without retries and without a deadline, and returns when the server has answered with headers. */
+  /** Makes the header of a stream, with a token that the source gives within the time limit. */
+  async authorize(
+    method: object,
+    requestId: string,
+    tokens: TokenMemory,
+    limitMs: number,
+    signal: AbortSignal,
+  ): Promise<CallHeader> {
+    try {
+      const pending = this.#header(method, requestId, tokens);
+      return pending instanceof Promise ? await this.#inTime(pending, limitMs, limitMs, signal) : pending;
+    } catch (thrown) {
+      throw this.#failure(thrown, requestId, performance.now(), signal);
+    }
+  }
+
+  /**
+   * Opens a stream without retries and without a deadline, and returns when the server has responded with headers.
+   *
+   * @param signal - Ends the stream. It must be aborted also if the stream has ended by itself, or could not be opened.
+   */
   async open<I extends DescMessage, O extends DescMessage>(
     method: DescMethodServerStreaming<I, O>,
     message: MessageShape<I>,
-    tokens: TokenMemory,
+    header: CallHeader,
+    requestId: string,
     signal: AbortSignal,
-  ): Promise<{ messages: AsyncIterable<MessageShape<O>>; requestId: string }> {
-    const requestId = newRequestId();
+  ): Promise<AsyncIterable<MessageShape<O>>> {
     const startedAt = performance.now();
     try {
       if (this.isClosed) throw closedError();
-      this.#checkSize(method.input, message, requestId);
-      const pending = this.#header(method, requestId, tokens);
-      const header = pending instanceof Promise ? await within(pending, Infinity, signal) : pending;
-      const answer = await this.#shared.channel.call((transport) =>
+      const response = await this.#shared.channel.stream(signal, (transport) =>
         transport.stream(method, signal, undefined, header, once(message as MessageInitShape<I>)),
       );
-      return { messages: answer.message, requestId };
+      return response.message;
     } catch (thrown) {
       throw this.#failure(thrown, requestId, startedAt, signal);
     }
@@ -181,33 +198,10 @@ export class Caller {
     return () => this.#shared.closing.delete(callback);
   }
 
-  async #attempt<I extends DescMessage, O extends DescMessage>(
-    method: UnaryMethod<I, O>,
-    message: MessageShape<I>,
-    { requestId, startedAt, until, signal, tokens }: Attempt,
-  ): Promise<MessageShape<O>> {
-    if (this.isClosed) throw closedError();
-    this.#checkSize(method.input, message, requestId);
-    const pending = this.#header(method, requestId, tokens);
-    const header = pending instanceof Promise ? await within(pending, until - performance.now(), signal) : pending;
-    if (header === undefined) throw deadlineError(this.address, performance.now() - startedAt, requestId);
-    const answer = await this.#shared.channel.call((transport) => {
-      const leftMs = Math.max(1, Math.ceil(until - performance.now()));
-      return transport.unary(method, signal, leftMs, header, message as MessageInitShape<I>);
-    });
-    redact(answer.message);
-    return answer.message;
-  }
-
-  /** Checked here, because a request that is too large would end the connection. */
-  #checkSize<I extends DescMessage>(schema: I, message: MessageShape<I>, requestId: string): void {
-    const bytes = toBinary(schema, message).byteLength;
-    if (bytes > MESSAGE_SEND_MAX) throw tooLargeError(bytes, MESSAGE_SEND_MAX, requestId);
-  }
-
   /** Makes the header of an attempt; a promise only if the token source has to wait. */
-  #header(method: object, requestId: string, tokens: TokenMemory): Header | Promise<Header> {
-    const header: Header = { 'user-agent': this.settings.userAgent, 'x-request-id': requestId };
+  #header(method: object, requestId: string, tokens: TokenMemory): CallHeader | Promise<CallHeader> {
+    if (this.isClosed) throw closedError();
+    const header: CallHeader = { 'user-agent': this.settings.userAgent, 'x-request-id': requestId };
     const source = this.settings.tokens;
     if (source === undefined || isOpen(method)) return header;
     const send = (token: unknown) => {
@@ -228,6 +222,26 @@ export class Caller {
     });
   }
 
+  /** Waits for the header with its token until the time limit has passed, or the client is closed. */
+  async #inTime(
+    pending: Promise<CallHeader>,
+    leftMs: number,
+    limitMs: number,
+    signal: AbortSignal | undefined,
+  ): Promise<CallHeader> {
+    let unlink: (() => void) | undefined;
+    const closed = new Promise<never>((_, reject) => {
+      unlink = this.onClose(() => reject(closedError()));
+    });
+    try {
+      const header = await within(Promise.race([pending, closed]), leftMs, signal);
+      if (header === undefined) throw slowSourceError(limitMs);
+      return header;
+    } finally {
+      unlink?.();
+    }
+  }
+
   #failure(thrown: unknown, requestId: string, startedAt: number, signal: AbortSignal | undefined): BinderyError {
     if (signal?.aborted === true) return cancelledError();
     if (this.isClosed) return closedError();
@@ -238,6 +252,12 @@ export class Caller {
 
 function closedError(): BinderyError {
   return cancelledError('the client was closed');
+}
+
+/** Checks the size before anything is sent, because a request that is too large would end the connection. */
+export function checkSize<I extends DescMessage>(schema: I, message: MessageShape<I>, requestId: string): void {
+  const bytes = toBinary(schema, message).byteLength;
+  if (bytes > MESSAGE_SEND_MAX) throw tooLargeError(bytes, MESSAGE_SEND_MAX, requestId);
 }
 
 /** Makes the id under which the server logs a call. */

@@ -4,6 +4,7 @@ import { inspect } from 'node:util';
 
 import { clone, create } from '@bufbuild/protobuf';
 import type { DescMessage, DescMethodServerStreaming, MessageInitShape, MessageShape } from '@bufbuild/protobuf';
+import { timestampDate } from '@bufbuild/protobuf/wkt';
 
 import {
   Bound,
@@ -13,14 +14,13 @@ import {
   missing,
   type BindOptions,
   type BindRequest,
-  type ClusterIdentityInput,
+  type CreatedRequest,
   type WaitOptions,
 } from './bind.js';
-import { Caller, type CallOptions, type UnaryMethod } from './call.js';
+import { CallInvoker, checkSize, type CallOptions, type UnaryMethod } from './call.js';
 import {
   BindingService,
   type BindableResourcesRequest,
-  type CreateBindableResourcesRequestResponse,
   type DeleteBindableResourcesRequestRequestSchema,
   type ListBindableResourcesRequestsRequestSchema,
   type WatchBindableResourcesRequestsRequestSchema,
@@ -44,7 +44,7 @@ import {
   type UnboundExport,
   type WatchContractsRequestSchema,
 } from './gen/kubebind/v1alpha2/contract_pb.js';
-import { CredentialService, type RevokeCredentialsResponse } from './gen/kubebind/v1alpha2/credential_pb.js';
+import { CredentialService, type RenewKubeconfigResponse, type RevokeCredentialsResponse } from './gen/kubebind/v1alpha2/credential_pb.js';
 import {
   ExportService,
   type BoundSchema,
@@ -54,9 +54,9 @@ import {
   type ListExportsRequestSchema,
   type WatchExportsRequestSchema,
 } from './gen/kubebind/v1alpha2/export_pb.js';
-import { ProviderService, type Caller as CallerIdentity, type Provider } from './gen/kubebind/v1alpha2/provider_pb.js';
-import type { Kubeconfig } from './gen/kubebind/v1alpha2/types_pb.js';
-import { Pages, type Page } from './pages.js';
+import { ProviderService, type Caller, type Provider } from './gen/kubebind/v1alpha2/provider_pb.js';
+import { Hidden, takeKubeconfig } from './hidden.js';
+import { Pages, type ListPage } from './pages.js';
 import { check, type ClientOptions } from './settings.js';
 import { toTokenSource, type TokenInput } from './tokens/source.js';
 import type { WatchMessage } from './watch/events.js';
@@ -64,9 +64,9 @@ import { Watch, type WatchOptions } from './watch/watch.js';
 
 /** A template with the APIs that it installs. */
 export interface TemplateDetails {
-  /** The template. */
+  /** The template by which the APIs are bound. */
   readonly template: Template;
-  /** The APIs that it installs on a consumer. */
+  /** The APIs that the template installs on a consumer. */
   readonly schemas: readonly TemplateSchema[];
 }
 
@@ -74,13 +74,17 @@ export interface TemplateDetails {
 export interface Renewed {
   /** The contract namespace that the credential is for. */
   readonly contract: string;
-  /** The new kubeconfig. */
-  readonly kubeconfig: Kubeconfig;
+  /** The new kubeconfig file (YAML). */
+  readonly kubeconfig: Hidden;
+  /** When its token expires, by the clock of the provider; undefined if the provider does not say. */
+  readonly expireTime: Date | undefined;
+  /** The response without the kubeconfig file. */
+  readonly response: RenewKubeconfigResponse;
 }
 
-/** A client of one backend. It connects with its first call; all calls and watches share the connection. */
+/** A client of one backend. It connects with its first call; all calls share a connection, and watches have others. */
 export class Client {
-  readonly #caller: Caller;
+  readonly #invoker: CallInvoker;
 
   /**
    * Makes a client for the backend at `https://host:port`, or below a path prefix of a proxy.
@@ -89,37 +93,37 @@ export class Client {
    */
   constructor(address: string, options?: ClientOptions);
   /** @internal */
-  constructor(caller: Caller);
-  constructor(address: string | Caller, options: ClientOptions = {}) {
-    this.#caller = typeof address === 'string' ? new Caller(check(address, options)) : address;
+  constructor(invoker: CallInvoker);
+  constructor(address: string | CallInvoker, options: ClientOptions = {}) {
+    this.#invoker = typeof address === 'string' ? new CallInvoker(check(address, options)) : address;
   }
 
   /**
-   * Returns a client with other tokens on the same connection, for services that call in the name of their users. Closing one of the
+   * Returns a client with other tokens on the same connections, for services that call in the name of their users. Closing one of the
    * clients closes them all.
    */
   withToken(token: TokenInput): Client {
-    return new Client(this.#caller.withTokens(toTokenSource(token)));
+    return new Client(this.#invoker.withTokens(toTokenSource(token)));
   }
 
   /** The address of the backend in its one spelling. */
   get address(): string {
-    return this.#caller.address;
+    return this.#invoker.address;
   }
 
   /** The audience that tokens must have. It follows from the address alone, never from a response. */
   get audience(): string {
-    return this.#caller.address;
+    return this.#invoker.address;
   }
 
   /** The protocol that the next call uses: `grpc`, or `grpc-web` after a fallback. */
   get protocol(): 'grpc' | 'grpc-web' {
-    return this.#caller.protocol;
+    return this.#invoker.protocol;
   }
 
-  /** Closes the connection. Calls and watches in progress fail with an error of kind `cancelled`, and so do later ones. */
+  /** Closes the connections. Calls and watches in progress fail with an error of kind `cancelled`, and so do later ones. */
   close(): void {
-    this.#caller.close();
+    this.#invoker.close();
   }
 
   /** Makes a call of any method without a stream, with token, request id, deadline and retries. */
@@ -128,7 +132,7 @@ export class Client {
     request: MessageInitShape<I>,
     options?: CallOptions,
   ): Promise<MessageShape<O>> {
-    return this.#caller.unary(method, request, options);
+    return this.#invoker.unary(method, request, options);
   }
 
   // Provider and catalog
@@ -140,7 +144,7 @@ export class Client {
   }
 
   /** Returns who the caller is to the provider: its user, its groups, and how long its token is valid. */
-  async getCaller(options?: CallOptions): Promise<CallerIdentity> {
+  async getCaller(options?: CallOptions): Promise<Caller> {
     const { caller } = await this.call(ProviderService.method.getCaller, {}, options);
     return caller ?? this.#missing('caller');
   }
@@ -181,26 +185,23 @@ export class Client {
   /**
    * Binds a template to a consumer cluster, and waits for the result.
    *
-   * @param cluster - Identity of the cluster, preferably the UID of its namespace kube-system.
+   * @param clusterIdentity - Identity of the cluster, preferably the UID of its namespace kube-system.
    */
-  bind(template: string, cluster: ClusterIdentityInput, options: BindOptions = {}): Promise<Bound> {
-    return bindAndWait(this.#caller, bindRequest(template, cluster, options), options);
+  async bind(template: string, clusterIdentity: string, options: BindOptions = {}): Promise<Bound> {
+    return bindAndWait(this.#invoker, bindRequest(template, clusterIdentity, options), options);
   }
 
   /** Binds by a whole request, and waits for the result. */
   bindByRequest(request: BindRequest, options: WaitOptions = {}): Promise<Bound> {
-    return bindAndWait(this.#caller, request, options);
+    return bindAndWait(this.#invoker, request, options);
   }
 
   /**
    * Binds a template with one call that may take as long as `wait` says. Phase PENDING is returned as it is: the same call again goes
    * on waiting. Phase FAILED is an error of kind `requestFailed`.
    */
-  createBindableResourcesRequest(
-    request: BindRequest,
-    options: CallOptions = {},
-  ): Promise<CreateBindableResourcesRequestResponse> {
-    return createRequest(this.#caller, request, options);
+  createBindableResourcesRequest(request: BindRequest, options: CallOptions = {}): Promise<CreatedRequest> {
+    return createRequest(this.#invoker, request, options);
   }
 
   /** Returns one of the caller's requests. */
@@ -254,8 +255,8 @@ export class Client {
 
   /** Returns one export. `contract` may be empty if the caller has only one. */
   async getExport(contract: string, name: string, options?: CallOptions): Promise<Export> {
-    const answer = await this.call(ExportService.method.getExport, { contract, name }, options);
-    return answer.export ?? this.#missing('export');
+    const response = await this.call(ExportService.method.getExport, { contract, name }, options);
+    return response.export ?? this.#missing('export');
   }
 
   /** Watches exports across disconnects. */
@@ -292,9 +293,10 @@ export class Client {
 
   /** Returns a new kubeconfig for a contract, which may be empty if the caller has only one. The old one stays valid until it expires. */
   async renewKubeconfig(contract = '', options?: CallOptions): Promise<Renewed> {
-    const answer = await this.call(CredentialService.method.renewKubeconfig, { contract }, options);
-    const kubeconfig = answer.kubeconfig ?? this.#missing('kubeconfig');
-    return { contract: answer.contract, kubeconfig };
+    const response = await this.call(CredentialService.method.renewKubeconfig, { contract }, options);
+    const { expireTime } = response.kubeconfig ?? this.#missing('kubeconfig');
+    const kubeconfig = takeKubeconfig(response.kubeconfig) ?? new Hidden(new Uint8Array());
+    return { contract: response.contract, kubeconfig, expireTime: expireTime && timestampDate(expireTime), response };
   }
 
   /** Revokes all credentials of a contract, and stops their renewal until an owner binds again. */
@@ -314,8 +316,8 @@ export class Client {
 
   /** Returns one contract, by the name of its namespace. */
   async getContract(contract: string, options?: CallOptions): Promise<Contract> {
-    const answer = await this.call(ContractService.method.getContract, { contract }, options);
-    return answer.contract ?? this.#missing('contract');
+    const response = await this.call(ContractService.method.getContract, { contract }, options);
+    return response.contract ?? this.#missing('contract');
   }
 
   /** Watches the contracts that the caller may see across disconnects. */
@@ -328,8 +330,8 @@ export class Client {
 
   /** Changes the owner groups of a contract, and returns the contract as it is then. */
   async shareContract(request: MessageInitShape<typeof ShareContractRequestSchema>, options?: CallOptions): Promise<Contract> {
-    const answer = await this.call(ContractService.method.shareContract, request, options);
-    return answer.contract ?? this.#missing('contract');
+    const response = await this.call(ContractService.method.shareContract, request, options);
+    return response.contract ?? this.#missing('contract');
   }
 
   /** Revokes all credentials of a contract, and stops their renewal until an owner binds again. */
@@ -358,7 +360,7 @@ export class Client {
     return `Client ${inspect(this.toJSON())}`;
   }
 
-  #pages<T>(first: string | undefined, fetch: (pageToken: string) => Promise<Page<T>>): Pages<T> {
+  #pages<T>(first: string | undefined, fetch: (pageToken: string) => Promise<ListPage<T>>): Pages<T> {
     return new Pages(this.address, first ?? '', fetch);
   }
 
@@ -371,19 +373,22 @@ export class Client {
     type Messages = AsyncIterable<MessageShape<O> & WatchMessage<T>>;
     const request = create(method.input, init) as Request;
     return new Watch<T>(
-      this.#caller,
+      this.#invoker,
       request.resumeToken,
-      async (token, tokens, signal) => {
+      (resumeToken, requestId) => {
         const message = clone(method.input, request) as Request;
-        message.resumeToken = token;
-        const { messages, requestId } = await this.#caller.open(method, message, tokens, signal);
-        return { messages: messages as Messages, requestId };
+        message.resumeToken = resumeToken;
+        checkSize(method.input, message, requestId);
+        return {
+          authorize: (tokens, limitMs, signal) => this.#invoker.authorize(method, requestId, tokens, limitMs, signal),
+          open: async (header, signal) => (await this.#invoker.open(method, message, header, requestId, signal)) as Messages,
+        };
       },
       options,
     );
   }
 
   #missing(what: string): never {
-    throw missing(this.#caller, what);
+    throw missing(this.#invoker, what);
   }
 }

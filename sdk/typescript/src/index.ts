@@ -5,12 +5,12 @@ export {
   Bound,
   type BindOptions,
   type BindRequest,
-  type ClusterIdentityInput,
+  type CreatedRequest,
   type WaitOptions,
 } from './bind.js';
 export type { CallOptions, UnaryMethod } from './call.js';
 export { Client, type Renewed, type TemplateDetails } from './client.js';
-export type { ErrorReasonName, KnownErrorReason, StatusCode } from './errors/codes.js';
+export type { ErrorReasonName, StatusCode } from './errors/codes.js';
 export { ConfigError, type ConfigReason } from './errors/config.js';
 export {
   BinderyError,
@@ -28,8 +28,18 @@ export {
   type TransportDetails,
 } from './errors/error.js';
 export type { TransportFault } from './errors/faults.js';
+export type { Hidden } from './hidden.js';
 export { MESSAGE_RECEIVE_MAX, MESSAGE_SEND_MAX } from './limits.js';
-export { Manifests, RefusedError, manifests, type Manifest, type ManifestOptions, type RefusalReason } from './manifests/manifests.js';
+export {
+  Manifests,
+  RefusedError,
+  manifests,
+  type BoundManifestOptions,
+  type Manifest,
+  type ManifestJson,
+  type ManifestOptions,
+  type RefusalReason,
+} from './manifests/manifests.js';
 export type { Pages } from './pages.js';
 export type { RetryPolicy } from './retry.js';
 export type { ClientCertificate, ClientOptions, Protocol } from './settings.js';

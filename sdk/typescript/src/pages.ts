@@ -5,8 +5,11 @@ import { protocolError } from './errors/error.js';
 /** Limit on the pages of one list: half a million objects at the default page size. */
 const PAGES_MAX = 10_000;
 
+/** Number of recent page tokens that the next one is compared with: a list that goes round would never end. */
+const TOKENS_REMEMBERED = 16;
+
 /** One page of a list, and the token of the next one, which is empty on the last page. */
-export interface Page<T> {
+export interface ListPage<T> {
   readonly items: T[];
   readonly nextPageToken: string;
 }
@@ -15,10 +18,10 @@ export interface Page<T> {
 export class Pages<T> implements AsyncIterable<T> {
   readonly #address: string;
   readonly #first: string;
-  readonly #fetch: (pageToken: string) => Promise<Page<T>>;
+  readonly #fetch: (pageToken: string) => Promise<ListPage<T>>;
 
   /** @internal */
-  constructor(address: string, first: string, fetch: (pageToken: string) => Promise<Page<T>>) {
+  constructor(address: string, first: string, fetch: (pageToken: string) => Promise<ListPage<T>>) {
     this.#address = address;
     this.#first = first;
     this.#fetch = fetch;
@@ -32,11 +35,16 @@ export class Pages<T> implements AsyncIterable<T> {
   /** Iterates over the pages. A page may be empty although more pages follow. */
   async *pages(): AsyncGenerator<T[], void, undefined> {
     let token = this.#first;
+    const recent: string[] = [];
     for (let count = 0; count < PAGES_MAX; count += 1) {
       const { items, nextPageToken } = await this.#fetch(token);
       yield items;
       if (nextPageToken === '') return;
-      if (nextPageToken === token) throw protocolError(this.#address, 'a page names itself as the next one');
+      recent.push(token);
+      if (recent.length > TOKENS_REMEMBERED) recent.shift();
+      if (recent.includes(nextPageToken)) {
+        throw protocolError(this.#address, 'a page of a list names itself or an earlier page as the next one');
+      }
       token = nextPageToken;
     }
     throw protocolError(this.#address, `a list has more than ${PAGES_MAX} pages`);

@@ -1,4 +1,4 @@
-// Hides the one message that holds a secret from logs.
+// Hides the one field that holds a secret from logs of messages.
 
 import { inspect } from 'node:util';
 
@@ -8,22 +8,25 @@ import { isMessage } from '@bufbuild/protobuf';
 import { CreateBindableResourcesRequestResponseSchema } from './gen/kubebind/v1alpha2/binding_pb.js';
 import { RenewKubeconfigResponseSchema } from './gen/kubebind/v1alpha2/credential_pb.js';
 import type { Kubeconfig } from './gen/kubebind/v1alpha2/types_pb.js';
+import { shown } from './hidden.js';
 
-/** Makes the kubeconfig of an answer show its content neither in `console.log` and `util.inspect`, nor in `JSON.stringify`. */
-export function redact(answer: Message): void {
-  if (isMessage(answer, CreateBindableResourcesRequestResponseSchema)) hide(answer.response?.kubeconfig);
-  else if (isMessage(answer, RenewKubeconfigResponseSchema)) hide(answer.kubeconfig);
+/** Makes the kubeconfig of a response show its content neither in `console.log` and `util.inspect`, nor in `JSON.stringify`. */
+export function redact(response: Message): void {
+  if (isMessage(response, CreateBindableResourcesRequestResponseSchema)) hide(response.response?.kubeconfig);
+  else if (isMessage(response, RenewKubeconfigResponseSchema)) hide(response.kubeconfig);
 }
 
 function hide(kubeconfig: Kubeconfig | undefined): void {
   if (kubeconfig === undefined) return;
-  const shown = () => ({
-    kubeconfig: `[${kubeconfig.kubeconfig.byteLength} bytes redacted]`,
+  const redacted = () => ({
+    kubeconfig: shown(kubeconfig.kubeconfig),
     contractUid: kubeconfig.contractUid,
     credentialId: kubeconfig.credentialId,
   });
   Object.defineProperties(kubeconfig, {
-    toJSON: { value: shown, enumerable: false, configurable: true },
-    [inspect.custom]: { value: () => `Kubeconfig ${inspect(shown())}`, enumerable: false, configurable: true },
+    // What ignores the functions below, such as `console.dir`, shows no property that is not enumerable.
+    kubeconfig: { value: kubeconfig.kubeconfig, enumerable: false, configurable: true, writable: true },
+    toJSON: { value: redacted, enumerable: false, configurable: true },
+    [inspect.custom]: { value: () => `Kubeconfig ${inspect(redacted())}`, enumerable: false, configurable: true },
   });
 }

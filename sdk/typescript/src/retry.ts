@@ -1,14 +1,13 @@
 // Which failed calls are tried again, and when.
 
 import type { BinderyError } from './errors/error.js';
-import { needsMending } from './errors/faults.js';
 
 /**
  * How often and how soon a failed call is tried again.
  *
- * Tried again are UNAVAILABLE, after the delay that the server asks for, and connections that could not be made. For idempotent
- * methods, connections that broke, DEADLINE_EXCEEDED, and RESOURCE_EXHAUSTED with a RetryInfo are tried again too. No attempt
- * begins after the deadline of the call.
+ * Tried again are UNAVAILABLE, after the delay that the server asks for, connections that could not be made, and calls that the
+ * server refused before it processed them. For idempotent methods, connections that broke, DEADLINE_EXCEEDED, and RESOURCE_EXHAUSTED
+ * with a RetryInfo are tried again too. No attempt begins after the deadline of the call.
  */
 export interface RetryPolicy {
   /** Number of attempts at most, the first included; 1 means no retry. */
@@ -51,7 +50,7 @@ export function nextAttempt(
 /** Returns the shortest delay before a retry can help, in milliseconds; undefined if it cannot help. */
 function retryableAfter({ details }: BinderyError, isIdempotent: boolean): number | undefined {
   if (details.kind === 'transport') {
-    return !needsMending(details.fault) && (isIdempotent || details.connecting) ? 0 : undefined;
+    return !details.permanent && (isIdempotent || details.unprocessed) ? 0 : undefined;
   }
   if (details.kind !== 'status') return undefined;
   switch (details.code) {

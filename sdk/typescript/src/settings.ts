@@ -7,13 +7,11 @@ import type { Transport } from '@connectrpc/connect';
 
 import { parseAddress, type Address } from './address.js';
 import { ConfigError, type ConfigReason } from './errors/config.js';
+import { TIMEOUT_MAX_MS } from './limits.js';
 import { DEFAULT_RETRY, type RetryPolicy } from './retry.js';
 import { testing, type TestSettings } from './testing.js';
 import { toTokenSource, type TokenInput, type TokenSource } from './tokens/source.js';
 import { USER_AGENT } from './version.js';
-
-/** Longest time limit, in milliseconds: a day. */
-const TIMEOUT_MAX_MS = 24 * 60 * 60 * 1000;
 
 const CONNECT_TIMEOUT_MS = 10_000;
 
@@ -32,7 +30,7 @@ export interface ClientCertificate {
 export interface ClientOptions {
   /** Tokens of the calls: a token, a function that returns one, or a source such as {@link fileToken} makes. */
   readonly token?: TokenInput | undefined;
-  /** CA certificates (PEM) that are trusted instead of those of the system. */
+  /** CA certificates (PEM, one or more) that are trusted instead of those of the system. */
   readonly ca?: string | Uint8Array | undefined;
   /** File with CA certificates (PEM) that are trusted instead of those of the system; it is read once. */
   readonly caFile?: string | undefined;
@@ -52,7 +50,7 @@ export interface ClientOptions {
   readonly retry?: Partial<RetryPolicy> | undefined;
   /** User agent, which precedes the SDK's own in the server's log. */
   readonly userAgent?: string | undefined;
-  /** Which protocol to speak: `auto` unless set, which falls back to gRPC-Web where a proxy does not speak HTTP/2. */
+  /** Which protocol to speak: `auto` unless set, which falls back to gRPC-Web where HTTP/2 cannot be negotiated. */
   readonly protocol?: Protocol | undefined;
   /**
    * Sends calls by this transport of Connect instead of an own connection, for example by an in-memory one. The address still
@@ -71,7 +69,7 @@ export interface TlsSettings {
 }
 
 /** Checked settings. */
-export interface Settings {
+export interface ClientSettings {
   readonly address: Address;
   readonly tls: TlsSettings;
   readonly tokens: TokenSource | undefined;
@@ -86,7 +84,7 @@ export interface Settings {
 }
 
 /** Checks settings; throws a ConfigError that names the first one that cannot work. */
-export function check(text: string, options: ClientOptions): Settings {
+export function check(text: string, options: ClientOptions): ClientSettings {
   const address = parseAddress(text);
   checkPlaintext(address, options.allowPlaintext ?? false);
   return {
@@ -109,11 +107,20 @@ export function check(text: string, options: ClientOptions): Settings {
   };
 }
 
-/** Checks a time limit in milliseconds, and rounds it up to whole ones. */
+/** Checks a time limit in milliseconds, and rounds it up to whole ones. More than a day is a day. */
 export function checkTimeout(name: string, ms: number): number {
-  if (!(ms > 0 && ms <= TIMEOUT_MAX_MS)) {
-    fail('SettingInvalid', `${name} is ${ms}; give milliseconds, more than 0 and at most ${TIMEOUT_MAX_MS}`);
-  }
+  if (!(ms > 0)) fail('TimeoutInvalid', `${name} is ${ms}; give milliseconds, more than 0`);
+  return Math.min(Math.ceil(ms), TIMEOUT_MAX_MS);
+}
+
+/** Checks a time to wait in milliseconds, which may be 0, and rounds it up to whole ones. More than a day is a day. */
+export function checkWait(name: string, ms: number): number {
+  return Math.min(checkDuration(name, ms), TIMEOUT_MAX_MS);
+}
+
+/** Checks a duration in milliseconds, which may be 0, and rounds it up to whole ones. */
+export function checkDuration(name: string, ms: number): number {
+  if (!(ms >= 0)) fail('TimeoutInvalid', `${name} is ${ms}; give milliseconds, 0 or more`);
   return Math.ceil(ms);
 }
 
@@ -184,7 +191,7 @@ function checkClientCertificate(address: Address, client: ClientCertificate): { 
 
 function checkServerName(name: string | undefined): string | undefined {
   if (name !== undefined && !/^[A-Za-z0-9._:-]{1,253}$/.test(name)) {
-    fail('SettingInvalid', `the server name ${JSON.stringify(name)} is neither a DNS name nor an IP address`);
+    fail('TlsSetupFailed', `the server name ${JSON.stringify(name)} is neither a DNS name nor an IP address`);
   }
   return name;
 }
@@ -202,12 +209,7 @@ function checkRetry(retry: RetryPolicy): RetryPolicy {
   if (!Number.isInteger(attempts) || attempts < 1) {
     fail('SettingInvalid', `retry.attempts is ${attempts}; give a whole number of at least 1`);
   }
-  for (const [name, ms] of [['baseMs', baseMs], ['capMs', capMs]] as const) {
-    if (!(ms >= 0 && ms <= TIMEOUT_MAX_MS)) {
-      fail('SettingInvalid', `retry.${name} is ${ms}; give milliseconds, from 0 to ${TIMEOUT_MAX_MS}`);
-    }
-  }
-  return retry;
+  return { attempts, baseMs: checkWait('retry.baseMs', baseMs), capMs: checkWait('retry.capMs', capMs) };
 }
 
 function defined<T extends object>(values: T): { [K in keyof T]: Exclude<T[K], undefined> } {

@@ -1,6 +1,6 @@
 // Settings that only tests of the SDK change. The package does not export this file.
 
-/** Key of the settings for tests in the options of a client. */
+/** Key of the settings for tests in the options of a client, and of a token source. */
 export const testing: unique symbol = Symbol('bindery.testing');
 
 /** Settings that only tests of the SDK change. */
@@ -9,6 +9,8 @@ export interface TestSettings {
   readonly reconnect?: { readonly baseMs: number; readonly capMs: number };
   /** A stream without a message for this long is closed, in milliseconds. */
   readonly silenceMs?: number;
+  /** After this long on gRPC-Web, gRPC is tried again, in milliseconds. */
+  readonly grpcAgainMs?: number;
   /** Returns a number in 0..1 for random delays. */
   readonly random?: () => number;
 }

@@ -4,14 +4,11 @@ import { setMaxListeners } from 'node:events';
 
 import { cancelledError } from './errors/error.js';
 
-/**
- * Waits for a promise until so many milliseconds have passed, and then returns undefined; Infinity is no limit. Fails when the signal is
- * aborted.
- */
+/** Waits for a promise for at most `ms` milliseconds, and then returns undefined. Fails when the signal is aborted. */
 export function within<T>(pending: Promise<T>, ms: number, signal: AbortSignal | undefined): Promise<T | undefined> {
   return new Promise((resolve, reject) => {
     const cancel = () => end(() => reject(cancelledError()));
-    const timer = ms === Infinity ? undefined : setTimeout(() => end(() => resolve(undefined)), ms);
+    const timer = setTimeout(() => end(() => resolve(undefined)), ms);
     const end = (settle: () => void) => {
       clearTimeout(timer);
       signal?.removeEventListener('abort', cancel);

@@ -1,18 +1,17 @@
-// Unary calls: retries, tokens, pages, errors, deadlines, cancellation.
+// Unary calls: retries, pages, errors, deadlines, cancellation.
 
 import assert from 'node:assert/strict';
 import { test, type TestContext } from 'node:test';
 
 import type { MessageInitShape } from '@bufbuild/protobuf';
-import { Code, ConnectError, type ConnectRouter } from '@connectrpc/connect';
+import { Code, ConnectError } from '@connectrpc/connect';
 
-import { LoggedOutError, MESSAGE_SEND_MAX, type Client } from '../src/index.js';
+import { BinderyError, MESSAGE_SEND_MAX, type Client } from '../src/index.js';
 import {
   CatalogService,
-  CredentialService,
   ExportService,
   GetExportResponseSchema,
-  ProviderService,
+  RenewKubeconfigResponseSchema,
   type ListTemplatesResponseSchema,
 } from '../src/v1alpha2.js';
 import { failing } from './failing.js';
@@ -21,8 +20,9 @@ import {
   GRPC_HEADERS,
   PreconditionFailureSchema,
   RequestInfoSchema,
-  answer,
+  respond,
   clientOf,
+  failingWith,
   failure,
   framed,
   retryAfter,
@@ -30,29 +30,6 @@ import {
   serveScript,
   until,
 } from './server.js';
-
-/** Routes whose calls fail with these errors, one after the other, and succeed then. */
-function failingWith(errors: readonly ConnectError[]): (router: ConnectRouter) => void {
-  const left = [...errors];
-  const next = () => {
-    const error = left.shift();
-    if (error !== undefined) throw error;
-  };
-  return (router) => {
-    router.service(ExportService, {
-      getExport: () => {
-        next();
-        return { export: {} };
-      },
-    });
-    router.service(CredentialService, {
-      renewKubeconfig: () => {
-        next();
-        return { contract: 'c', kubeconfig: {} };
-      },
-    });
-  };
-}
 
 /** What becomes of an idempotent call and of a renewal if the first attempt fails so. */
 async function attempts(t: TestContext, first: ConnectError): Promise<[number, number]> {
@@ -78,7 +55,7 @@ test('calls are tried again by code', async (t) => {
 });
 
 test('a broken connection is tried again where that is harmless', async (t) => {
-  const good = answer([framed(GetExportResponseSchema, { export: {} })]);
+  const good = respond([framed(GetExportResponseSchema, { export: {} })]);
   for (const breaking of [
     (stream: import('node:http2').ServerHttp2Stream) => stream.session?.destroy(),
     (stream: import('node:http2').ServerHttp2Stream) => stream.close(2),
@@ -90,6 +67,45 @@ test('a broken connection is tried again where that is harmless', async (t) => {
     const error = await failing(clientOf(t, other).renewKubeconfig(''));
     assert.deepEqual([error.reason, other.seen.length], ['ConnectionBroken', 1]);
   }
+});
+
+const renewed = respond([framed(RenewKubeconfigResponseSchema, { contract: 'c', kubeconfig: {} })]);
+
+test('a call that the server refused before it processed it is made again', async (t) => {
+  for (const refusing of [
+    (stream: import('node:http2').ServerHttp2Stream) => stream.close(7),
+    // GOAWAY that says that only the first stream is processed: in good order, and with an error.
+    (stream: import('node:http2').ServerHttp2Stream) => stream.session?.goaway(0, 1),
+    (stream: import('node:http2').ServerHttp2Stream) => stream.session?.goaway(11, 1),
+  ]) {
+    const server = await serveScript(t, [renewed, refusing, renewed]);
+    const client = clientOf(t, server);
+    await client.renewKubeconfig('c');
+    assert.equal((await client.renewKubeconfig('c')).contract, 'c');
+    assert.equal(server.seen.length, 3);
+  }
+  // The error of a stream that has responded is no promise.
+  const late = await serveScript(t, [
+    (stream) => {
+      stream.respond(GRPC_HEADERS);
+      setTimeout(() => stream.destroy(new Error('reset')), 50);
+    },
+  ]);
+  const error = await failing(clientOf(t, late).renewKubeconfig('c'));
+  assert.ok(error.is('transport'));
+  assert.deepEqual([error.reason, error.details.unprocessed, late.seen.length], ['ConnectionBroken', false, 1]);
+});
+
+test('of the calls on a connection that goes away, only those are made again that it names', async (t) => {
+  const server = await serveScript(t, [renewed, () => undefined, (stream) => stream.session?.goaway(11, 3), renewed]);
+  const client = clientOf(t, server);
+  await client.renewKubeconfig('c');
+  const processed = failing(client.renewKubeconfig('c'));
+  await until(() => server.seen.length === 2, 'the first of two');
+  assert.equal((await client.renewKubeconfig('c')).contract, 'c');
+  const error = await processed;
+  assert.ok(error.is('transport'));
+  assert.deepEqual([error.reason, error.details.unprocessed, server.seen.length], ['ConnectionBroken', false, 4]);
 });
 
 test('a call waits as long as the server asks', async (t) => {
@@ -139,85 +155,13 @@ test('calls that wait have longer', async (t) => {
   assert.ok(told[1] && told[1] > 39_000 && told[1] <= 40_000, String(told));
 });
 
-for (const reason of ['TOKEN_EXPIRED', 'TOKEN_INVALID']) {
-  test(`a token is replaced once after ${reason}`, async (t) => {
-    const rejected = () => failure(Code.Unauthenticated, reason);
-    const numbered = () => {
-      let count = 0;
-      return () => `token-${count++}`;
-    };
-    let server = await serve(t, failingWith([rejected()]));
-    await clientOf(t, server, { token: numbered() }).getExport('', 'cowboys');
-    assert.deepEqual(server.seen.map(({ headers }) => headers.authorization), ['Bearer token-0', 'Bearer token-1']);
-
-    server = await serve(t, failingWith([rejected(), rejected()]));
-    let error = await failing(clientOf(t, server, { token: numbered() }).getExport('', 'cowboys'));
-    assert.deepEqual([error.reason, server.seen.length], [reason, 2], 'the new token is no better');
-
-    server = await serve(t, failingWith([rejected()]));
-    error = await failing(clientOf(t, server, { token: 'always-the-same' }).getExport('', 'cowboys'));
-    assert.deepEqual([error.reason, server.seen.length], [reason, 1], 'there is no other token');
-
-    server = await serve(t, failingWith([failure(Code.Unauthenticated, 'CREDENTIAL_REVOKED')]));
-    error = await failing(clientOf(t, server, { token: numbered() }).getExport('', 'cowboys'));
-    assert.equal(server.seen.length, 1, 'revoked is revoked');
-  });
-}
-
-test('asking how to log in sends no token', async (t) => {
-  const server = await serve(t, (router) => {
-    router.service(ProviderService, {
-      getProvider: () => ({ provider: { prettyName: 'MangoDB' } }),
-      getCaller: () => ({ caller: { username: 'ann' } }),
-    });
-  });
-  const client = clientOf(t, server, { token: 'hunter2', userAgent: 'portal/7' });
-  assert.equal((await client.getProvider()).prettyName, 'MangoDB');
-  assert.equal((await client.getCaller()).username, 'ann');
-  const [open, closed] = server.seen;
-  assert.equal(open?.path, '/kubebind.v1alpha2.ProviderService/GetProvider');
-  assert.equal(open.headers.authorization, undefined);
-  assert.equal(closed?.headers.authorization, 'Bearer hunter2');
-  assert.match(String(closed.headers['user-agent']), /^portal\/7 bindery-sdk-typescript\//);
-  assert.equal(server.connections(), 1);
-});
-
-test('clients with other tokens share a connection', async (t) => {
+test('a value that cannot be encoded is the error of the caller', async (t) => {
   const server = await serve(t, failingWith([]));
-  const service = clientOf(t, server);
-  const users = ['ann', () => Promise.resolve('bob')].map((token) => service.withToken(token));
-  for (const client of [service, ...users]) await client.getExport('', 'a');
-  assert.deepEqual(server.seen.map(({ headers }) => headers.authorization), [undefined, 'Bearer ann', 'Bearer bob']);
-  assert.equal(server.connections(), 1);
-  service.close();
-  assert.equal((await failing((users[0] as Client).getExport('', 'a'))).kind, 'cancelled');
-});
-
-test('a token that cannot be sent fails without a call', async (t) => {
-  const server = await serve(t, failingWith([]));
-  const reasons = [
-    ['two words', 'TokenMalformed'],
-    ['', 'TokenEmpty'],
-    ['x'.repeat(15 * 1024 + 1), 'TokenTooLong'],
-    [() => Promise.reject(new Error('the issuer is away')), 'TokenSourceFailed'],
-    [() => Promise.reject(new LoggedOutError('nobody is logged in')), 'LoggedOut'],
-  ] as const;
-  for (const [token, reason] of reasons) {
-    const error = await failing(clientOf(t, server, { token }).getExport('', 'cowboys'));
-    assert.deepEqual([error.kind, error.reason], ['token', reason]);
-  }
+  const client = clientOf(t, server);
+  const isOwn = (error: unknown) => error instanceof Error && !(error instanceof BinderyError);
+  await assert.rejects(client.listTemplates({ pageSize: 2 ** 40 }).all(), isOwn);
+  await assert.rejects(client.watchExports({ contract: 7 as unknown as string }).next(), isOwn);
   assert.equal(server.seen.length, 0);
-});
-
-test('a token source that hangs ends with the deadline', async (t) => {
-  const server = await serve(t, failingWith([]));
-  const client = clientOf(t, server, { token: () => new Promise(() => undefined), timeoutMs: 100 });
-  const error = await failing(client.getExport('', 'cowboys'));
-  assert.equal(error.reason, 'DEADLINE');
-  const controller = new AbortController();
-  const pending = failing(client.getExport('', 'cowboys', { signal: controller.signal, timeoutMs: 60_000 }));
-  controller.abort();
-  assert.equal((await pending).kind, 'cancelled');
 });
 
 test('lists go on over empty pages', async (t) => {
@@ -243,6 +187,22 @@ test('lists go on over empty pages', async (t) => {
   assert.equal((await list.all()).length, 3);
 });
 
+test('a signal ends a list between its pages', async (t) => {
+  const server = await serve(t, (router) => {
+    router.service(CatalogService, { listTemplates: ({ pageToken }) => ({ templates: [{}], nextPageToken: `${pageToken}1` }) });
+  });
+  const controller = new AbortController();
+  let count = 0;
+  const list = async () => {
+    for await (const _ of clientOf(t, server).listTemplates({}, { signal: controller.signal })) {
+      count += 1;
+      if (count === 3) controller.abort();
+    }
+  };
+  assert.equal((await failing(list())).kind, 'cancelled');
+  assert.deepEqual([count, server.seen.length], [3, 3]);
+});
+
 test('a list that names itself is an error', async (t) => {
   const server = await serve(t, (router) => {
     router.service(CatalogService, { listTemplates: () => ({ nextPageToken: 'again' }) });
@@ -251,6 +211,15 @@ test('a list that names itself is an error', async (t) => {
   assert.equal(error.reason, 'ProtocolViolation');
   assert.match(error.message, /names itself/);
   assert.equal(server.seen.length, 2);
+});
+
+test('a list that goes round is an error', async (t) => {
+  const server = await serve(t, (router) => {
+    router.service(CatalogService, { listTemplates: ({ pageToken }) => ({ nextPageToken: String((Number(pageToken) + 1) % 9) }) });
+  });
+  const error = await failing(clientOf(t, server).listTemplates({ pageToken: '5' }).all());
+  assert.equal(error.reason, 'ProtocolViolation');
+  assert.equal(server.seen.length, 9);
 });
 
 test('details of an error arrive', async (t) => {
@@ -275,14 +244,18 @@ test('details of an error arrive', async (t) => {
 });
 
 test('a newer reason is kept, a reason of others is not, and nothing rewrites a terminal', async (t) => {
-  const foreign = new ConnectError('all \u001b[2Jgood', Code.Internal);
+  const foreign = new ConnectError('all \u001b[2Jgood\nERROR forged', Code.Internal);
   const server = await serve(t, failingWith([failure(Code.Aborted, 'SOMETHING_NEWER'), foreign]));
   const client = clientOf(t, server);
   let error = await failing(client.getExport('', 'a'));
-  assert.deepEqual([error.code, error.reason], ['ABORTED', 'SOMETHING_NEWER']);
+  assert.ok(error.is('status'));
+  assert.deepEqual([error.code, error.reason, error.details.reason], ['ABORTED', 'ABORTED', undefined], 'metrics have no text of the server');
+  assert.equal(error.details.unknownReason, 'SOMETHING_NEWER');
+  assert.match(error.message, /^it is SOMETHING_NEWER \(SOMETHING_NEWER, request/);
   error = await failing(client.getExport('', 'a'));
   assert.deepEqual([error.code, error.reason], ['INTERNAL', 'INTERNAL']);
-  assert.match(error.message, /^all  \[2Jgood \(INTERNAL, request [0-9a-f]{32}\)$/);
+  assert.match(error.message, /^all  \[2Jgood ERROR forged \(INTERNAL, request [0-9a-f]{32}\)$/);
+  assert.ok(error.is('status') && error.details.message === 'all  [2Jgood\nERROR forged');
 });
 
 test('what breaks the protocol is an error of its own', async (t) => {
@@ -294,14 +267,14 @@ test('what breaks the protocol is an error of its own', async (t) => {
     assert.equal(server.seen.length, 1);
   };
   const good = framed(GetExportResponseSchema, { export: {} });
-  await check(answer([framed(GetExportResponseSchema, {})]), 'protocol', /has no export/);
-  await check(answer([]), 'protocol', /missing output message/);
-  await check(answer([good, good]), 'protocol', /extra output message/);
-  await check(answer([good], {}), 'protocol', /missing status/);
-  await check(answer([Buffer.from([0, 0, 0, 0, 2, 0xff, 0xff])]), 'protocol', /parse binary/);
-  await check(answer([], { 'grpc-status': '5', 'grpc-status-details-bin': '!!!' }), 'protocol', /invalid base64/);
-  await check(answer([], { 'grpc-status': '5', 'grpc-message': '%E0%A4%A' }), 'protocol', /URI malformed/);
-  await check(answer([], { 'grpc-status': '77' }), 'status', /invalid grpc-status/);
+  await check(respond([framed(GetExportResponseSchema, {})]), 'protocol', /has no export/);
+  await check(respond([]), 'protocol', /missing output message/);
+  await check(respond([good, good]), 'protocol', /extra output message/);
+  await check(respond([good], {}), 'protocol', /missing status/);
+  await check(respond([Buffer.from([0, 0, 0, 0, 2, 0xff, 0xff])]), 'protocol', /parse binary/);
+  await check(respond([], { 'grpc-status': '5', 'grpc-status-details-bin': '!!!' }), 'protocol', /invalid base64/);
+  await check(respond([], { 'grpc-status': '5', 'grpc-message': '%E0%A4%A' }), 'protocol', /URI malformed/);
+  await check(respond([], { 'grpc-status': '77' }), 'status', /invalid grpc-status/);
   await check(
     (stream) => {
       stream.respond({ ':status': 200, 'content-type': 'text/html' });
@@ -312,7 +285,7 @@ test('what breaks the protocol is an error of its own', async (t) => {
   );
 });
 
-test('what a proxy answers has the code of its HTTP status', async (t) => {
+test('what a proxy responds has the code of its HTTP status', async (t) => {
   for (const [http, code, count] of [[503, 'UNAVAILABLE', 5], [403, 'PERMISSION_DENIED', 1], [404, 'UNIMPLEMENTED', 1]] as const) {
     const server = await serveScript(t, [
       (stream) => {

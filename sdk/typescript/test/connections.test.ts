@@ -6,7 +6,7 @@ import { test, type TestContext } from 'node:test';
 
 import { GetExportResponseSchema, RenewKubeconfigResponseSchema, WatchExportsResponseSchema } from '../src/v1alpha2.js';
 import { failing } from './failing.js';
-import { GRPC_HEADERS, answer, clientOf, framed, serveScript, type StreamScript } from './server.js';
+import { GRPC_HEADERS, respond, clientOf, framed, serveScript, type StreamScript } from './server.js';
 
 const exported = framed(GetExportResponseSchema, { export: {} });
 const renewed = framed(RenewKubeconfigResponseSchema, { contract: 'c', kubeconfig: {} });
@@ -18,7 +18,7 @@ const goingAway = (script: StreamScript): StreamScript => (stream, headers) => {
 };
 
 test('calls after a GOAWAY go over another connection', async (t) => {
-  const server = await serveScript(t, [goingAway(answer([renewed]))]);
+  const server = await serveScript(t, [goingAway(respond([renewed]))]);
   const client = clientOf(t, server);
   for (let count = 0; count < 3; count += 1) await client.renewKubeconfig('c');
   assert.deepEqual([server.seen.length, server.connections()], [3, 3]);
@@ -27,7 +27,7 @@ test('calls after a GOAWAY go over another connection', async (t) => {
 test('a call that was begun ends on the connection that goes away', async (t) => {
   const later: StreamScript = (stream, headers) => {
     stream.session?.goaway(0);
-    setTimeout(() => answer([renewed])(stream, headers), 100);
+    setTimeout(() => respond([renewed])(stream, headers), 100);
   };
   const server = await serveScript(t, [later]);
   assert.equal((await clientOf(t, server).renewKubeconfig('c')).contract, 'c');
@@ -39,7 +39,7 @@ test('a watch that the server ends in good order goes on over another connection
   const begin = message({ event: { case: 'snapshotBegin', value: {} } });
   const complete = message({ event: { case: 'snapshotComplete', value: {} }, resumeToken: 'r1' });
   const stall: StreamScript = (stream) => stream.respond(GRPC_HEADERS);
-  const server = await serveScript(t, [goingAway(answer([begin, complete])), stall]);
+  const server = await serveScript(t, [goingAway(respond([begin, complete])), stall]);
   const types = [];
   for await (const event of clientOf(t, server).watchExports()) {
     types.push(event.type);
@@ -92,18 +92,18 @@ test('connections that are closed before HTTP/2 begins are made anew', async (t)
 });
 
 test('a stream that the server resets is broken, and the connection stays', async (t) => {
-  const server = await serveScript(t, [(stream) => stream.close(8), (stream) => stream.close(7), answer([exported])]);
+  const server = await serveScript(t, [(stream) => stream.close(8), (stream) => stream.close(7), respond([exported])]);
   await clientOf(t, server).getExport('', 'a');
   assert.deepEqual([server.seen.length, server.connections()], [3, 1]);
 });
 
-test('an answer that breaks off is no answer', async (t) => {
+test('a response that breaks off is an error', async (t) => {
   const half: StreamScript = (stream) => {
     stream.respond(GRPC_HEADERS);
     stream.write(exported.subarray(0, 4));
     setTimeout(() => stream.session?.destroy(), 20);
   };
-  const server = await serveScript(t, [half, answer([exported])]);
+  const server = await serveScript(t, [half, respond([exported])]);
   await clientOf(t, server).getExport('', 'a');
   assert.equal(server.seen.length, 2);
 });

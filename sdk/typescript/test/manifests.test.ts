@@ -30,7 +30,7 @@ const goldens = readdirSync(GOLDEN)
 function make({ input }: Golden): { canonical: string; documents: unknown } | { refusal: string } {
   try {
     const made = manifests(fromJson(BindingResourceResponseSchema, input.response), input.options);
-    return { canonical: made.canonical(), documents: made.documents };
+    return { canonical: made.canonical(), documents: made.documents.map((document) => document.json()) };
   } catch (error) {
     if (!(error instanceof RefusedError)) throw error;
     return { refusal: error.reason };
@@ -57,8 +57,20 @@ test('what is logged of manifests holds no secret', () => {
   const response = golden.input.response as { kubeconfig: { kubeconfig: string } };
   const secret = response.kubeconfig.kubeconfig;
   assert.ok(made.canonical().includes(secret));
-  for (const shown of [inspect(made, { depth: null }), inspect([...made], { depth: null }), JSON.stringify(made), String(made)]) {
-    assert.ok(!shown.includes(secret), shown);
+  const secretObject = made.documents.find(({ kind }) => kind === 'Secret');
+  assert.ok(JSON.stringify(secretObject?.json()).includes(secret), 'what is applied has the content');
+  const values = [made, [...made], made.documents, secretObject, { secretObject }];
+  for (const value of values) {
+    const texts = [inspect(value, { depth: null }), inspect(value, { depth: null, customInspect: false, showHidden: true })];
+    for (const shown of [...texts, JSON.stringify(value), String(value)]) assert.ok(!shown.includes(secret), shown);
   }
-  assert.ok(JSON.stringify([...made]).includes(secret), 'what is applied has the content');
+  assert.match(JSON.stringify(secretObject), /"data":\{"kubeconfig":"\[hidden\]"\}/);
+  assert.equal(String(secretObject), `Secret ${secretObject?.namespace}/${secretObject?.name}`);
+});
+
+test('an empty template is not recorded', () => {
+  const golden = goldens.find(({ name }) => name === 'binding');
+  assert.ok(golden);
+  const made = manifests(fromJson(BindingResourceResponseSchema, golden.input.response), { template: '' });
+  assert.ok(!made.canonical().includes('kube-bind.io/template'));
 });

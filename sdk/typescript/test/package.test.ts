@@ -92,7 +92,7 @@ test('the package installs from files, and the ten lines of the README work', as
 async function checkTypes(): Promise<void> {
   writeFileSync(
     join(project, 'user.mts'),
-    `import { BinderyError, Client, execToken, manifests, type WatchEvent } from '@bindery/sdk';
+    `import { BinderyError, Client, execToken, manifests, type Bound, type WatchEvent } from '@bindery/sdk';
 import { Phase, type Export } from '@bindery/sdk/v1alpha2';
 
 export async function use(address: string): Promise<string> {
@@ -100,7 +100,7 @@ export async function use(address: string): Promise<string> {
   const seen: WatchEvent<Export>[] = [];
   for await (const event of client.watchExports({ contract: 'c' })) seen.push(event);
   try {
-    const bound = await client.bind('cowboys', { identity: 'abc', prettyName: 'A' }, { name: 'west' });
+    const bound = await client.bind('cowboys', 'abc', { name: 'west', prettyName: 'A' });
     if (bound.request.status?.phase !== Phase.SUCCEEDED) throw new Error('never');
     return manifests(bound, { bundle: 'west' }).canonical();
   } catch (error) {
@@ -110,6 +110,10 @@ export async function use(address: string): Promise<string> {
 }
 // @ts-expect-error The callers of clients are internal.
 export const hidden = new Client({} as object);
+// @ts-expect-error The settings of tests are internal.
+export const exec = execToken(['a'], { timeoutMs: 5 });
+// @ts-expect-error The names of the request are internal.
+export const requested = (bound: Bound) => bound.requested;
 `,
   );
   const compiler = createRequire(import.meta.url).resolve('typescript/package.json');

@@ -1,44 +1,32 @@
-// The runner of the contract suite: does what each line of standard input asks, and answers with a line when that has ended.
+// The runner of the contract suite: does what each line of standard input says, and writes a line when that has ended.
 
 import { createInterface } from 'node:readline';
 import { inspect } from 'node:util';
 
-import { fromJson, toJson, type DescMessage, type JsonObject, type JsonValue, type Message } from '@bufbuild/protobuf';
-import type { DescMethodUnary } from '@bufbuild/protobuf';
+import { fromJson, type JsonObject } from '@bufbuild/protobuf';
 
-import {
-  BinderyError,
-  Client,
-  ConfigError,
-  RefusedError,
-  execToken,
-  fileToken,
-  manifests,
-  staticToken,
-  type ManifestOptions,
-  type Pages,
-  type RetryPolicy,
-  type TokenSource,
-  type Watch,
-  type WatchEvent,
-} from '../src/index.js';
+import { Client, execToken, fileToken, functionToken, manifests, staticToken, type RetryPolicy, type TokenSource } from '../src/index.js';
 import { testing } from '../src/testing.js';
-import {
-  BindableResourcesRequestSchema,
-  BindingResourceResponseSchema,
-  BindingService,
-  CatalogService,
-  ContractService,
-  CredentialService,
-  ExportService,
-  ProviderService,
-} from '../src/v1alpha2.js';
+import { BindingResourceResponseSchema } from '../src/v1alpha2.js';
+import { act, type Action, type Outcome } from './runner/actions.js';
+import { errorJson, shown } from './runner/json.js';
 
 interface Line {
   readonly id: string;
   readonly client: ClientJson;
   readonly action: Action;
+  /** The action is done this often at the same moment, on one client. */
+  readonly concurrent?: number;
   readonly cancelAfterMs?: number;
+}
+
+interface TokenJson {
+  readonly static?: string;
+  readonly file?: string;
+  readonly exec?: [string, ...string[]];
+  /** Time limit of the program. */
+  readonly timeoutMs?: number;
+  readonly function?: 'slow' | 'throws' | 'static-value';
 }
 
 interface ClientJson {
@@ -47,7 +35,7 @@ interface ClientJson {
   readonly caFile?: string;
   readonly serverName?: string;
   readonly allowPlaintext?: boolean;
-  readonly token?: { static?: string; file?: string; exec?: [string, ...string[]] } | null;
+  readonly token?: TokenJson | null;
   readonly timeoutMs?: number;
   readonly attemptTimeoutMs?: number;
   readonly retry?: Partial<RetryPolicy>;
@@ -56,150 +44,66 @@ interface ClientJson {
   readonly userAgent?: string;
 }
 
-interface BindJson {
-  readonly template: string;
-  readonly identity: string;
-  readonly name?: string;
-  readonly waitMs?: number;
-  readonly patienceMs?: number;
-  readonly validateOnly?: boolean;
-}
-
-type Action =
-  | { call: string; request?: JsonValue }
-  | { list: string; request?: JsonValue }
-  | { watch: string; request?: JsonValue; events: number }
-  | { bind: BindJson }
-  | { manifests: { response: JsonValue; options?: ManifestOptions } };
-
-const SERVICES = [BindingService, CatalogService, ContractService, CredentialService, ExportService, ProviderService];
-
-function methodOf(name: string) {
-  for (const service of SERVICES) {
-    const method = service.methods.find((candidate) => candidate.name === name);
-    if (method !== undefined) return method;
-  }
-  throw new Error(`there is no method ${name}`);
-}
-
-/** The method of the client for a method of the API. */
-function clientMethod(client: Client, name: string): (request: Message, options: { signal: AbortSignal }) => unknown {
-  const key = `${name.charAt(0).toLowerCase()}${name.slice(1)}` as keyof Client;
-  return (client[key] as (request: Message, options: object) => unknown).bind(client);
-}
-
-/** What came of a line, as far as it came. */
-interface Outcome {
-  ok?: JsonValue;
-  events?: JsonValue[];
-  progress?: number;
-  resumeToken?: string;
-  shown: string[];
-}
-
 async function run(line: Line): Promise<JsonObject> {
-  const outcome: Outcome = { shown: [] };
-  let failure: unknown;
-  try {
-    await act(line, outcome);
-  } catch (error) {
-    failure = error;
-    outcome.shown.push(...shown(error));
-  }
-  return {
-    id: line.id,
-    ...(outcome as unknown as JsonObject),
-    ...(failure !== undefined && { error: errorJson(failure) }),
+  const texts: string[] = [];
+  const ended = async (work: (outcome: Outcome) => Promise<void>): Promise<JsonObject> => {
+    const outcome: Outcome = {};
+    try {
+      await work(outcome);
+      return outcome as JsonObject;
+    } catch (error) {
+      texts.push(...shown(error));
+      return { ...(outcome as JsonObject), error: errorJson(error) };
+    }
   };
+  const result = await ended((outcome) => perform(line, ended, outcome, texts));
+  return { id: line.id, ...result, shown: texts };
 }
 
-async function act({ client: settings, action, cancelAfterMs }: Line, outcome: Outcome): Promise<void> {
+type Ended = (work: (outcome: Outcome) => Promise<void>) => Promise<JsonObject>;
+
+async function perform(line: Line, ended: Ended, outcome: Outcome, texts: string[]): Promise<void> {
+  const { client: settings, action, concurrent, cancelAfterMs } = line;
   if ('manifests' in action) {
     const response = fromJson(BindingResourceResponseSchema, action.manifests.response);
     const made = manifests(response, action.manifests.options);
-    outcome.shown.push(...shown(made));
+    texts.push(...shown(made), ...[...made].flatMap(shown));
     outcome.ok = made.canonical();
     return;
   }
   const token = tokenOf(settings);
+  texts.push(...shown(token));
   const client = clientOf(settings, token);
-  outcome.shown.push(...shown(client), ...shown(token));
+  texts.push(...shown(client));
   const controller = new AbortController();
   const timer = cancelAfterMs === undefined ? undefined : setTimeout(() => controller.abort(), cancelAfterMs);
+  const once = (one: Outcome) => act(client, action, controller.signal, one, texts);
   try {
-    await talk(client, action, controller.signal, outcome);
+    if (concurrent === undefined) await once(outcome);
+    else outcome.ok = await Promise.all(Array.from({ length: concurrent }, () => ended(once)));
   } finally {
     clearTimeout(timer);
     client.close();
   }
 }
 
-async function talk(client: Client, action: Exclude<Action, { manifests: unknown }>, signal: AbortSignal, outcome: Outcome) {
-  if ('bind' in action) {
-    const { template, identity, ...options } = action.bind;
-    outcome.progress = 0;
-    const progress = () => {
-      outcome.progress = (outcome.progress ?? 0) + 1;
-    };
-    const bound = await client.bind(template, identity, { ...options, signal, progress });
-    outcome.shown.push(...shown(bound), inspect(bound.response, { depth: null }));
-    outcome.ok = {
-      request: toJson(BindableResourcesRequestSchema, bound.request),
-      response: toJson(BindingResourceResponseSchema, bound.response),
-    };
-    return;
-  }
-  const method = methodOf('call' in action ? action.call : 'list' in action ? action.list : action.watch);
-  const request = fromJson(method.input, action.request ?? {});
-  if ('call' in action) {
-    const answer = await client.call(method as DescMethodUnary<DescMessage, DescMessage>, request, { signal });
-    outcome.ok = toJson(method.output, answer);
-  } else if ('list' in action) {
-    const items = await (clientMethod(client, action.list)(request, { signal }) as Pages<Message>).all();
-    const schema = method.output.fields.find((field) => field.fieldKind === 'list')?.message as DescMessage;
-    outcome.ok = items.map((item) => toJson(schema, item));
-  } else {
-    const watch = clientMethod(client, action.watch)(request, { signal }) as Watch<Message>;
-    await follow(watch, method.output.field['applied']?.message as DescMessage, action.events, outcome);
-  }
-}
-
-async function follow(watch: Watch<Message>, schema: DescMessage, count: number, outcome: Outcome): Promise<void> {
-  const events: JsonValue[] = [];
-  outcome.events = events;
-  while (events.length < count) {
-    const { done, value } = await watch.next();
-    if (done === true) return;
-    events.push(eventJson(schema, value));
-    outcome.resumeToken = watch.resumeToken;
-  }
-  watch.close();
-  outcome.ok = {};
-}
-
-function eventJson(schema: DescMessage, event: WatchEvent<Message>): JsonValue {
-  switch (event.type) {
-    case 'connected':
-      return { connected: { resumed: event.resumed } };
-    case 'snapshotBegin':
-      return { snapshotBegin: event.refused === undefined ? {} : { refused: event.refused } };
-    case 'applied':
-      return { applied: toJson(schema, event.object) };
-    case 'removed': {
-      const { name, namespace, uid } = event.removed;
-      return { removed: { ...(name && { name }), ...(namespace && { namespace }), ...(uid && { uid }) } };
-    }
-    case 'snapshotComplete':
-      return { snapshotComplete: {} };
-    case 'disconnected':
-      return { disconnected: event.error === undefined ? {} : { error: errorJson(event.error) } };
-  }
-}
-
 function tokenOf({ token }: ClientJson): TokenSource | undefined {
   if (token?.static !== undefined) return staticToken(token.static);
   if (token?.file !== undefined) return fileToken(token.file);
-  return token?.exec === undefined ? undefined : execToken(token.exec);
+  if (token?.exec !== undefined) return execToken(token.exec, { [testing]: { timeoutMs: token.timeoutMs } });
+  switch (token?.function) {
+    case 'slow':
+      return functionToken(() => new Promise(() => undefined));
+    case 'throws':
+      return functionToken(() => {
+        // As `AbortSignal.timeout` throws it.
+        throw new DOMException('hunter2', 'TimeoutError');
+      });
+    case 'static-value':
+      return functionToken(() => 'hunter2.is-a-secret.of-the-contract');
+    case undefined:
+      return undefined;
+  }
 }
 
 function clientOf(settings: ClientJson, token: TokenSource | undefined): Client {
@@ -212,40 +116,11 @@ function clientOf(settings: ClientJson, token: TokenSource | undefined): Client 
   });
 }
 
-function errorJson(error: unknown): JsonObject {
-  if (error instanceof RefusedError) return { kind: 'refusal', reason: error.reason, message: error.message };
-  if (error instanceof ConfigError) return { kind: 'config', reason: error.reason, message: error.message };
-  if (!(error instanceof BinderyError)) return { kind: 'unexpected', message: inspect(error) };
-  const { details, kind, message } = error;
-  if (details.kind === 'transport') {
-    const fault = `${details.fault.charAt(0).toUpperCase()}${details.fault.slice(1)}`;
-    return { kind, message, fault, reason: error.reason };
-  }
-  if (details.kind !== 'status') return { kind, message, reason: error.reason };
-  const { fieldViolations, preconditionViolations, retryAfterMs, metadata } = details;
-  return {
-    kind,
-    message,
-    code: details.code,
-    requestId: details.requestId,
-    ...(details.reason !== undefined && { reason: details.reason }),
-    ...(Object.keys(metadata).length > 0 && { metadata: { ...metadata } }),
-    ...(fieldViolations.length > 0 && { fieldViolations: fieldViolations.map((violation) => ({ ...violation })) }),
-    ...(preconditionViolations.length > 0 && {
-      preconditionViolations: preconditionViolations.map(({ type, ...rest }) => ({ kind: type, ...rest })),
-    }),
-    ...(retryAfterMs !== undefined && { retryAfterMs }),
-  };
-}
-
-/** The texts that the language makes of a value for people who debug. */
-function shown(value: unknown): string[] {
-  const texts = [inspect(value, { depth: null, showHidden: true }), String(value), JSON.stringify(value) ?? ''];
-  return value instanceof Error ? [...texts, value.stack ?? '', value.message] : texts;
-}
-
 for await (const text of createInterface({ input: process.stdin, crlfDelay: Infinity })) {
   if (text.trim() === '') continue;
   const line = JSON.parse(text) as Line;
-  void run(line).then((answer) => process.stdout.write(`${JSON.stringify(answer)}\n`));
+  run(line).then(
+    (result) => process.stdout.write(`${JSON.stringify(result)}\n`),
+    (error: unknown) => console.error(inspect(error)),
+  );
 }

@@ -1,8 +1,9 @@
 // A server in the process of the tests: handlers of Connect over HTTP/2, or a script of HTTP/2 itself.
 
+import * as http from 'node:http';
 import * as http2 from 'node:http2';
 import * as https from 'node:https';
-import type { AddressInfo, Socket } from 'node:net';
+import type { AddressInfo, Socket, Server as TcpServer } from 'node:net';
 import type { TestContext } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 
@@ -19,6 +20,7 @@ import {
   RetryInfoSchema,
 } from '../src/gen/google/rpc/error_details_pb.js';
 import { Client, type ClientOptions } from '../src/index.js';
+import { CredentialService, ExportService } from '../src/v1alpha2.js';
 import { testing, type TestSettings } from '../src/testing.js';
 import type { Certificate } from './certificates.js';
 
@@ -45,7 +47,12 @@ export interface Server {
 export type StreamScript = (stream: http2.ServerHttp2Stream, headers: http2.IncomingHttpHeaders) => void;
 
 /** Serves handlers by gRPC over HTTP/2, with TLS if there is a certificate. */
-export function serve(t: TestContext, routes: (router: ConnectRouter) => void, certificate?: Certificate): Promise<Server> {
+export function serve(
+  t: TestContext,
+  routes: (router: ConnectRouter) => void,
+  certificate?: Certificate,
+  settings: http2.Settings = {},
+): Promise<Server> {
   const seen: Seen[] = [];
   const adapter = connectNodeAdapter({ routes });
   const handler = (request: http2.Http2ServerRequest, response: http2.Http2ServerResponse) => {
@@ -53,8 +60,19 @@ export function serve(t: TestContext, routes: (router: ConnectRouter) => void, c
     adapter(request, response);
   };
   const server =
-    certificate === undefined ? http2.createServer(handler) : http2.createSecureServer({ ...certificate }, handler);
+    certificate === undefined ? http2.createServer({ settings }, handler) : http2.createSecureServer({ ...certificate, settings }, handler);
   return listen(t, server, seen, certificate === undefined ? 'http' : 'https');
+}
+
+/** Serves handlers by gRPC-Web over HTTP/1.1 without TLS. */
+export function servePlainHttp1(t: TestContext, routes: (router: ConnectRouter) => void): Promise<Server> {
+  const seen: Seen[] = [];
+  const adapter = connectNodeAdapter({ routes });
+  const server = http.createServer((request, response) => {
+    seen.push({ path: request.url ?? '', headers: request.headers, at: performance.now() });
+    adapter(request, response);
+  });
+  return listen(t, server, seen, 'http');
 }
 
 /** Serves handlers by gRPC-Web over HTTP/1.1 and TLS, as behind a proxy that knows no HTTP/2. */
@@ -74,9 +92,9 @@ export function serveHttp1(
 }
 
 /** Serves a script of HTTP/2 without TLS. */
-export function serveScript(t: TestContext, scripts: readonly StreamScript[]): Promise<Server> {
+export function serveScript(t: TestContext, scripts: readonly StreamScript[], settings: http2.Settings = {}): Promise<Server> {
   const seen: Seen[] = [];
-  const server = http2.createServer();
+  const server = http2.createServer({ settings });
   server.on('stream', (stream, headers) => {
     stream.on('error', () => undefined);
     const script = scripts[Math.min(seen.length, scripts.length - 1)];
@@ -86,7 +104,7 @@ export function serveScript(t: TestContext, scripts: readonly StreamScript[]): P
   return listen(t, server, seen, 'http');
 }
 
-type AnyServer = http2.Http2Server | http2.Http2SecureServer | https.Server;
+type AnyServer = http2.Http2Server | http2.Http2SecureServer | http.Server | https.Server;
 
 async function listen(t: TestContext, server: AnyServer, seen: Seen[], scheme: string): Promise<Server> {
   const sockets = new Set<Socket>();
@@ -108,6 +126,24 @@ async function listen(t: TestContext, server: AnyServer, seen: Seen[], scheme: s
   });
   const { port } = server.address() as AddressInfo;
   return { address: `${scheme}://127.0.0.1:${port}`, seen, connections: () => connections, breakAll };
+}
+
+/** Has any server of TCP listen until its test ends, and returns its address as if it spoke TLS. */
+export async function listenTls(t: TestContext, server: TcpServer): Promise<string> {
+  const sockets = new Set<Socket>();
+  server.on('connection', (socket: Socket) => {
+    sockets.add(socket);
+    socket.on('error', () => undefined);
+  });
+  server.on('tlsClientError', () => undefined);
+  await new Promise<void>((resolve) => {
+    server.listen(0, '127.0.0.1', resolve);
+  });
+  t.after(() => {
+    sockets.forEach((socket) => socket.destroy());
+    server.close();
+  });
+  return `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
 /** Makes a client that ends with its test; plaintext is allowed, and retries are quick. */
@@ -134,6 +170,29 @@ export function failure(code: Code, reason: string, details: Detail[] = []): Con
   return new ConnectError(`it is ${reason}`, code, undefined, [info, ...details]);
 }
 
+/** Routes whose calls fail with these errors, one after the other, and succeed then. */
+export function failingWith(errors: readonly ConnectError[]): (router: ConnectRouter) => void {
+  const left = [...errors];
+  const next = () => {
+    const error = left.shift();
+    if (error !== undefined) throw error;
+  };
+  return (router) => {
+    router.service(ExportService, {
+      getExport: () => {
+        next();
+        return { export: {} };
+      },
+    });
+    router.service(CredentialService, {
+      renewKubeconfig: () => {
+        next();
+        return { contract: 'c', kubeconfig: {} };
+      },
+    });
+  };
+}
+
 /** Makes the detail that asks for a retry after this time. */
 export function retryAfter(ms: number): Detail {
   const seconds = Math.floor(ms / 1000);
@@ -150,8 +209,8 @@ export function framed<D extends DescMessage>(desc: D, value: MessageInitShape<D
 
 export const GRPC_HEADERS = { ':status': 200, 'content-type': 'application/grpc' } as const;
 
-/** Answers with messages and then a status. */
-export function answer(messages: readonly Buffer[], trailers: Record<string, string> = { 'grpc-status': '0' }): StreamScript {
+/** Responds with messages and then a status. */
+export function respond(messages: readonly Buffer[], trailers: Record<string, string> = { 'grpc-status': '0' }): StreamScript {
   return (stream) => {
     stream.respond(GRPC_HEADERS, { waitForTrailers: true });
     stream.on('wantTrailers', () => stream.sendTrailers(trailers));

@@ -10,6 +10,7 @@ import { isIdempotent, serverWaitMs, times } from '../src/method.js';
 import { protocolError, statusError, transportError, type BinderyError } from '../src/errors/error.js';
 import { Client, ConfigError, VERSION, audience, type ClientOptions } from '../src/index.js';
 import { DEFAULT_RETRY, delay, nextAttempt } from '../src/retry.js';
+import { checkTimeout, checkWait } from '../src/settings.js';
 import {
   BindingService,
   CatalogService,
@@ -99,12 +100,19 @@ test('settings that cannot work are refused at once', () => {
   assert.equal(reason(address, { clientCertificate: { certificate: leaf.cert, key: leaf.key } }), address);
   assert.equal(reason(address, { clientCertificate: { certificate: leaf.cert, key: stranger.key } }), 'ClientCertificateInvalid');
   assert.equal(reason(address, { clientCertificate: { certificate: leaf.cert, key: 'no key' } }), 'ClientCertificateInvalid');
-  assert.equal(reason(address, { serverName: 'not a name' }), 'SettingInvalid');
+  assert.equal(reason(address, { serverName: 'not a name' }), 'TlsSetupFailed');
   assert.equal(reason(address, { userAgent: 'line\nbreak' }), 'UserAgentInvalid');
-  assert.equal(reason(address, { timeoutMs: 0 }), 'SettingInvalid');
-  assert.equal(reason(address, { timeoutMs: Number.NaN }), 'SettingInvalid');
-  assert.equal(reason(address, { attemptTimeoutMs: 2 ** 40 }), 'SettingInvalid');
+  assert.equal(reason(address, { timeoutMs: 0 }), 'TimeoutInvalid');
+  assert.equal(reason(address, { timeoutMs: Number.NaN }), 'TimeoutInvalid');
+  assert.equal(reason(address, { attemptTimeoutMs: -1 }), 'TimeoutInvalid');
+  assert.equal(reason(address, { connectTimeoutMs: -1 }), 'TimeoutInvalid');
+  assert.equal(reason(address, { retry: { baseMs: -1 } }), 'TimeoutInvalid');
+  assert.equal(reason(address, { timeoutMs: Infinity, attemptTimeoutMs: 2 ** 60, retry: { capMs: Infinity } }), address);
   assert.equal(reason(address, { retry: { attempts: 0 } }), 'SettingInvalid');
+});
+
+test('a time limit is a day at most', () => {
+  assert.deepEqual([checkTimeout('a', Infinity), checkTimeout('a', 0.5), checkWait('a', 2 ** 60), checkWait('a', 0)], [86_400_000, 1, 86_400_000, 0]);
 });
 
 test('time limits follow the wait unless they are set', () => {
@@ -142,10 +150,12 @@ test('delays are bounded, and never shorter than asked', () => {
 test('retries are decided by what the connection did', () => {
   const next = (error: BinderyError, isSafe: boolean) => nextAttempt(DEFAULT_RETRY, error, isSafe, 1, 60_000, 0);
   const broken = (fault: 'refused' | 'broken' | 'certificateUntrusted', connecting: boolean) =>
-    transportError({ address: 'a', fault, detail: '', connecting });
+    transportError({ address: 'a', fault, detail: '', connecting, unprocessed: connecting });
   assert.equal(next(broken('refused', true), false), 0);
   assert.equal(next(broken('broken', false), true), 0);
   assert.equal(next(broken('broken', false), false), undefined);
+  const refused = transportError({ address: 'a', fault: 'broken', detail: '', connecting: false, unprocessed: true });
+  assert.equal(next(refused, false), 0);
   assert.equal(next(broken('certificateUntrusted', true), true), undefined);
   assert.equal(next(protocolError('a', 'b'), true), undefined);
   const busy = statusError({ code: 'UNAVAILABLE', requestId: '', retryAfterMs: 3_000 });
@@ -153,7 +163,9 @@ test('retries are decided by what the connection did', () => {
   assert.equal(nextAttempt(DEFAULT_RETRY, busy, true, 1, 2_000, 0), undefined, 'the wait outlasts the deadline');
 });
 
-test('the version is that of the package', () => {
+test('the version is that of the package, also in its lock file', () => {
   const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
   assert.equal((JSON.parse(text) as { version: string }).version, VERSION);
+  const lock = JSON.parse(readFileSync(new URL('../../package-lock.json', import.meta.url), 'utf8')) as { version: string };
+  assert.equal(lock.version, VERSION);
 });

@@ -5,9 +5,9 @@ import { test, type TestContext } from 'node:test';
 
 import { fromBinary, type MessageInitShape } from '@bufbuild/protobuf';
 import type { ServerHttp2Stream } from 'node:http2';
-import { ConnectError, Code } from '@connectrpc/connect';
+import { ConnectError, Code, type ConnectRouter } from '@connectrpc/connect';
 
-import { BinderyError, LoggedOutError, type ClientOptions, type Watch, type WatchEvent } from '../src/index.js';
+import { BinderyError, LoggedOutError, MESSAGE_SEND_MAX, type ClientOptions, type Watch, type WatchEvent } from '../src/index.js';
 import type { TestSettings } from '../src/testing.js';
 import { WatchExportsRequestSchema, WatchExportsResponseSchema, type Export } from '../src/v1alpha2.js';
 import { GRPC_HEADERS, clientOf, framed, serve, serveScript, type Server, type StreamScript, failure, retryAfter } from './server.js';
@@ -54,6 +54,8 @@ async function play(stream: ServerHttp2Stream, steps: Step[]): Promise<void> {
   }
   stream.end();
 }
+
+const play1: StreamScript = (stream) => void play(stream, [begin(), 'hang']);
 
 function watch(t: TestContext, server: { address: string }, resumeToken = '', test: TestSettings = {}, options: ClientOptions = {}) {
   return clientOf(t, server, options, test).watchExports({ resumeToken });
@@ -179,7 +181,7 @@ function failingStreams(t: TestContext, errors: readonly ConnectError[]): Promis
   });
 }
 
-test('what only others can mend ends a watch', async (t) => {
+test('an error that no retry can help ends a watch', async (t) => {
   for (const [code, reason] of [
     [Code.Unauthenticated, 'CREDENTIAL_REVOKED'],
     [Code.PermissionDenied, 'CONTRACT_DENIED'],
@@ -237,6 +239,82 @@ test('a watch survives the end of its server', async (t) => {
   assert.deepEqual(await words(events, 3), ['connected', 'begin', 'complete']);
   server.breakAll();
   assert.deepEqual(await words(events, 2), ['lost ConnectionBroken', 'resumed']);
+});
+
+test('a request that is too large ends a watch before anything is sent', async (t) => {
+  const server = await scripted(t, ['hang']);
+  const events = clientOf(t, server).watchExports({ contract: 'x'.repeat(MESSAGE_SEND_MAX) });
+  assert.deepEqual(await words(events, 2), ['error MESSAGE_TOO_LARGE', 'done']);
+  assert.equal(server.seen.length, 0);
+});
+
+test('a token source that hangs is no fault of the server, and the watch goes on', async (t) => {
+  const server = await scripted(t, [begin(), 'hang']);
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  let count = 0;
+  const token = () => (count++ === 0 ? new Promise<string>(() => undefined) : 'token');
+  const events = watch(t, server, '', {}, { token });
+  const first = words(events, 1);
+  await new Promise((resolve) => setImmediate(resolve));
+  t.mock.timers.tick(30_000);
+  assert.deepEqual(await first, ['lost TokenSourceFailed']);
+  const second = words(events, 2);
+  await new Promise((resolve) => setImmediate(resolve));
+  t.mock.timers.tick(1_000);
+  assert.deepEqual(await second, ['connected', 'begin']);
+});
+
+test('the error of an event has the id of its stream', async (t) => {
+  const server = await failingStreams(t, [failure(Code.Unavailable, 'CACHE_NOT_READY')]);
+  for await (const event of watch(t, server)) {
+    if (event.type !== 'disconnected') continue;
+    assert.equal(event.error?.requestId, server.seen[0]?.headers['x-request-id']);
+    break;
+  }
+});
+
+test('a watch listens to its signal from its first event on', async (t) => {
+  const server = await scripted(t, [begin(), 'hang']);
+  const client = clientOf(t, server);
+  const { signal } = new AbortController();
+  const listened = t.mock.method(signal, 'addEventListener');
+  const unused = client.watchExports({}, { signal });
+  assert.equal(listened.mock.callCount(), 0);
+  unused.close();
+  const used = client.watchExports({}, { signal });
+  await words(used, 2);
+  assert.ok(listened.mock.callCount() > 0);
+});
+
+test('watches leave room for calls, and for each other', async (t) => {
+  const routes = (router: ConnectRouter) => {
+    router.service(ExportService, {
+      getExport: () => ({ export: {} }),
+      watchExports: async function* (_, { signal }) {
+        yield { event: { case: 'snapshotBegin', value: {} } };
+        await new Promise((resolve) => signal.addEventListener('abort', resolve));
+      },
+    });
+  };
+  const server = await serve(t, routes, undefined, { maxConcurrentStreams: 256 });
+  const client = clientOf(t, server, { timeoutMs: 2_000 });
+  const watches = Array.from({ length: 450 }, () => client.watchExports());
+  await Promise.all(watches.map((events) => words(events, 2)));
+  await client.getExport('', 'cowboys');
+  assert.equal(server.connections(), 4, 'three for watches and one for calls');
+  for (const events of watches) events.close();
+  const again = Array.from({ length: 200 }, () => client.watchExports());
+  await Promise.all(again.map((events) => words(events, 2)));
+  assert.equal(server.connections(), 4, 'connections are used again');
+});
+
+test('a server that allows one stream has a connection for each watch', async (t) => {
+  const server = await serveScript(t, [play1], { maxConcurrentStreams: 1 });
+  const client = clientOf(t, server, { timeoutMs: 2_000 });
+  for (let count = 1; count <= 3; count += 1) {
+    assert.deepEqual(await words(client.watchExports(), 2), ['connected', 'begin']);
+    assert.equal(server.connections(), count);
+  }
 });
 
 test('a watch ends by break, by close, by its signal, and with the client', async (t) => {

@@ -40,7 +40,7 @@ export async function streamProgress(
     for await (const event of watch) {
       if (response.writableLength > UNREAD_MAX) return;
       if (event.type === 'disconnected') {
-        // Before anything was sent, the error is the answer; later the watch goes on by itself.
+        // Before anything was sent, the error is the response; later the watch goes on by itself.
         if (response.headersSent) response.write(': the backend is away\n\n');
         else if (event.error !== undefined) throw event.error;
       } else if (event.type !== 'connected' || event.resumed) {

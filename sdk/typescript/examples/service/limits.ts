@@ -3,14 +3,14 @@
 /** Longest body of a request, in bytes. */
 export const BODY_MAX = 16 * 1024;
 
-/** How many streams of events there are at most, in all and for one caller. */
+/** How many streams of events there are at most, in all and for one user. */
 export const STREAMS_MAX = 200;
 export const STREAMS_PER_CALLER_MAX = 5;
 
 /** A stream ends after this long, in milliseconds; the browser comes back with its last event id. */
 export const STREAM_AGE_MAX_MS = 10 * 60_000;
 
-/** A stream whose reader leaves so many bytes unread is ended. */
+/** A stream whose reader leaves more bytes than these unread is ended. */
 export const UNREAD_MAX = 64 * 1024;
 
 /** A comment keeps proxies from closing a silent stream; in milliseconds. */

@@ -1,8 +1,8 @@
-// Failures as answers of HTTP.
+// Failures as responses of HTTP.
 
 import { BinderyError, RefusedError, type StatusCode } from '@bindery/sdk';
 
-/** A failure that is the answer to a request. */
+/** A failure that is the response to a request. */
 export class Problem extends Error {
   constructor(
     readonly status: number,
@@ -28,7 +28,7 @@ const STATUS: Partial<Record<StatusCode, number>> = {
   DEADLINE_EXCEEDED: 504,
 };
 
-/** Makes the answer of what a handler threw. Only what the backend says to the caller is passed on. */
+/** Makes the response of what a handler threw. Only what the backend says to the caller is passed on. */
 export function problemOf(error: unknown): Problem {
   if (error instanceof Problem) return error;
   if (error instanceof RefusedError) return new Problem(502, error.reason, error.message);

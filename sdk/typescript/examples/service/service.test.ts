@@ -13,6 +13,7 @@ import {
   CatalogService,
   CreateBindableResourcesRequestResponseSchema,
   Phase,
+  ProviderService,
   WatchBindableResourcesRequestsResponseSchema,
   type BindableResourcesRequest,
 } from '@bindery/sdk/v1alpha2';
@@ -37,6 +38,12 @@ class Backend {
   }
 
   readonly routes = (router: ConnectRouter): void => {
+    router.service(ProviderService, {
+      getCaller: (_, context) => {
+        authenticate(context);
+        return { caller: { username: 'ann' } };
+      },
+    });
     router.service(CatalogService, {
       listTemplates: (_, context) => {
         authenticate(context);
@@ -120,7 +127,7 @@ async function start(t: TestContext) {
   return { backend, service, call, bind, connections };
 }
 
-/** Reads events of a stream until it ends, or has so many. */
+/** Reads the events of a stream until it ends. */
 async function* events(response: Response): AsyncGenerator<{ event: string; id: string; data: { phase?: string } }> {
   let text = '';
   for await (const chunk of response.body as unknown as AsyncIterable<Uint8Array>) {
@@ -136,13 +143,13 @@ async function* events(response: Response): AsyncGenerator<{ event: string; id: 
 
 test('templates are those of the caller', async (t) => {
   const { call, connections } = await start(t);
-  const answer = await call('/templates');
-  assert.deepEqual(await answer.json(), { templates: [{ name: 'cowboys', description: 'the west', isReady: false }] });
-  assert.equal(answer.headers.get('cache-control'), 'no-store');
+  const response = await call('/templates');
+  assert.deepEqual(await response.json(), { templates: [{ name: 'cowboys', description: 'the west', isReady: false }] });
+  assert.equal(response.headers.get('cache-control'), 'no-store');
   const refused = await call('/templates', { token: 'bob' });
   assert.deepEqual([refused.status, ((await refused.json()) as { reason: string }).reason], [401, 'TOKEN_INVALID']);
   assert.equal((await call('/templates', { headers: { authorization: 'Basic eA==' } })).status, 401);
-  assert.equal(connections(), 1, 'all callers share a connection');
+  assert.equal(connections(), 1, 'calls of all callers share a connection');
 });
 
 test('a bind is begun, followed and installed', async (t) => {
@@ -150,7 +157,7 @@ test('a bind is begun, followed and installed', async (t) => {
   const begun = await bind({ template: 'cowboys', cluster: 'a/b', name: 'west' });
   const paths = (await begun.json()) as { events: string; manifests: string; phase: string };
   assert.deepEqual([begun.status, paths.phase, paths.events], [202, 'PENDING', '/requests/a%2Fb/west/events']);
-  assert.equal((await call(paths.manifests)).status, 409, 'it is still pending');
+  assert.equal((await call(paths.manifests, { method: 'POST' })).status, 409, 'it is still pending');
 
   const stream = await call(paths.events);
   assert.equal(stream.headers.get('content-type'), 'text/event-stream');
@@ -161,7 +168,8 @@ test('a bind is begun, followed and installed', async (t) => {
   }
   assert.deepEqual(found, [['progress', '', 'PENDING'], ['progress', 'r1', 'SUCCEEDED']]);
 
-  const made = await call(paths.manifests);
+  assert.equal((await call(paths.manifests)).status, 404, 'what issues a credential is no GET');
+  const made = await call(paths.manifests, { method: 'POST' });
   const kinds = (await made.text()).trim().split('\n').map((line) => (JSON.parse(line) as { kind: string }).kind);
   assert.deepEqual([made.status, kinds], [200, ['ClusterRole', 'ClusterRoleBinding', 'Secret', 'APIServiceBinding']]);
 });
@@ -179,8 +187,8 @@ test('a stream that comes back goes on where it was', async (t) => {
 
 test('wrong requests are told so', async (t) => {
   const { call, bind } = await start(t);
-  const check = async (answer: Promise<Response>, status: number, reason: string) => {
-    const got = await answer;
+  const check = async (response: Promise<Response>, status: number, reason: string) => {
+    const got = await response;
     assert.deepEqual([got.status, ((await got.json()) as { reason: string }).reason], [status, reason]);
   };
   await check(bind('no json'), 400, 'BodyInvalid');
@@ -190,8 +198,8 @@ test('wrong requests are told so', async (t) => {
   await check(bind({ template: 'x'.repeat(20_000), cluster: 'a' }), 413, 'BodyTooLarge');
   await check(bind({ template: 'sheriffs', cluster: 'a' }), 403, 'TEMPLATE_BIND_DENIED');
   await check(call('/nothing'), 404, 'NotFound');
-  await check(call('/requests/a/west/manifests'), 404, 'REQUEST_NOT_FOUND');
-  await check(call('/requests/a/%E0%A4%A/manifests'), 400, 'PathInvalid');
+  await check(call('/requests/a/west/manifests', { method: 'POST' }), 404, 'REQUEST_NOT_FOUND');
+  await check(call('/requests/a/%E0%A4%A/manifests', { method: 'POST' }), 400, 'PathInvalid');
   await check(call('/requests/a/b/events', { token: 'bob' }), 401, 'TOKEN_INVALID');
   assert.deepEqual(await (await call('/healthz')).json(), { status: 'ok' });
 });

@@ -3,12 +3,11 @@
 //   GET  /templates                           templates that the caller may bind
 //   POST /requests                            {"template", "cluster", "name"?}: begins to bind
 //   GET  /requests/CLUSTER/NAME/events        progress, as Server-Sent Events
-//   GET  /requests/CLUSTER/NAME/manifests     what the cluster applies, one JSON document per line; it holds a credential
+//   POST /requests/CLUSTER/NAME/manifests     issues a credential, and returns what the cluster applies, one JSON document per line
 //   GET  /healthz                             whether the service runs
 //
 // The service has no rights of its own: each call to the backend has the token of the caller, from the header `authorization`.
 
-import { createHash } from 'node:crypto';
 import { setMaxListeners } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 
@@ -26,12 +25,10 @@ export interface Service {
 }
 
 /** One request, and the client that calls in its caller's name. */
-interface Call {
+interface PortalCall {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
   readonly client: Client;
-  /** Tells callers apart; it is no secret. */
-  readonly caller: string;
   /** Aborted when the caller has gone. */
   readonly signal: AbortSignal;
 }
@@ -67,24 +64,25 @@ export function makeService(client: Client): Service {
 }
 
 async function route(
-  { request, response, signal }: Pick<Call, 'request' | 'response' | 'signal'>,
+  { request, response, signal }: Pick<PortalCall, 'request' | 'response' | 'signal'>,
   client: Client,
   streams: Quota,
   ending: AbortSignal,
 ): Promise<void> {
   const { pathname } = new URL(request.url ?? '/', 'http://localhost');
   if (pathname === '/healthz') return reply(response, 200, { status: 'ok' });
-  const token = bearer(request);
-  const caller = createHash('sha256').update(token).digest('hex');
-  const call = { request, response, client: client.withToken(token), caller, signal };
+  const call = { request, response, client: client.withToken(bearer(request)), signal };
   const where = `${request.method ?? ''} ${pathname}`;
   if (where === 'GET /templates') return listTemplates(call);
   if (where === 'POST /requests') return beginBind(call);
-  const match = /^GET \/requests\/([^/]+)\/([^/]+)\/(events|manifests)$/.exec(where);
-  if (match === null) throw new Problem(404, 'NotFound', `there is no ${where}`);
-  const [cluster, name] = [decode(match[1]), decode(match[2])];
-  if (match[3] === 'manifests') return sendManifests(call, cluster, name);
-  const release = streams.take(caller);
+  const match = /^(GET|POST) \/requests\/([^/]+)\/([^/]+)\/(events|manifests)$/.exec(where);
+  const [method, path] = [match?.[1], match?.[4]];
+  if (match === null || (method === 'GET') !== (path === 'events')) throw new Problem(404, 'NotFound', `there is no ${where}`);
+  const [cluster, name] = [decode(match[2]), decode(match[3])];
+  if (path === 'manifests') return sendManifests(call, cluster, name);
+  // The user, and not the token: another token must not begin another quota.
+  const { username } = await call.client.getCaller({ signal });
+  const release = streams.take(username);
   if (release === undefined) throw new Problem(429, 'StreamLimit', 'too many streams; close one', { retryAfterMs: 5_000 });
   try {
     const lastEventId = request.headers['last-event-id'];
@@ -95,7 +93,7 @@ async function route(
   }
 }
 
-async function listTemplates({ client, response, signal }: Call): Promise<void> {
+async function listTemplates({ client, response, signal }: PortalCall): Promise<void> {
   const templates = [];
   for await (const { metadata, spec, status } of client.listTemplates({}, { signal })) {
     const ready = status?.conditions.find(({ type }) => type === 'Ready');
@@ -104,10 +102,10 @@ async function listTemplates({ client, response, signal }: Call): Promise<void> 
   reply(response, 200, { templates });
 }
 
-/** Begins to bind, and answers at once: the stream of events tells the rest. The same request again changes nothing. */
-async function beginBind({ client, request, response, signal }: Call): Promise<void> {
+/** Begins to bind, and responds at once: the stream of events tells the rest. The same request again changes nothing. */
+async function beginBind({ client, request, response, signal }: PortalCall): Promise<void> {
   const { template, cluster, name = template } = await readBind(request);
-  const answer = await client.createBindableResourcesRequest(
+  const { request: created } = await client.createBindableResourcesRequest(
     {
       bindableResourcesRequest: { metadata: { name }, spec: { templateRef: { name: template }, clusterIdentity: { identity: cluster } } },
       wait: {},
@@ -115,17 +113,15 @@ async function beginBind({ client, request, response, signal }: Call): Promise<v
     { signal },
   );
   const path = `/requests/${encodeURIComponent(cluster)}/${encodeURIComponent(name)}`;
-  const made = answer.bindableResourcesRequest;
-  reply(response, 202, { ...(made && shown(made)), events: `${path}/events`, manifests: `${path}/manifests` });
+  reply(response, 202, { ...shown(created), events: `${path}/events`, manifests: `${path}/manifests` });
 }
 
-/** Binds again under the same name, which answers with a fresh kubeconfig, and writes what the cluster applies. */
-async function sendManifests({ client, response, signal }: Call, cluster: string, name: string): Promise<void> {
+/** Binds again under the same name, which issues a fresh kubeconfig, and writes what the cluster applies. */
+async function sendManifests({ client, response, signal }: PortalCall, cluster: string, name: string): Promise<void> {
   const { spec } = await client.getBindableResourcesRequest(name, cluster, { signal });
   const template = spec?.templateRef?.name ?? '';
-  const bound = await client.bind(template, cluster, { name, waitMs: 5_000, patienceMs: 0, signal });
-  const made = manifests(bound, { name, template });
-  response.writeHead(200, { 'content-type': 'application/x-ndjson' }).end(made.canonical());
+  const bound = await client.bind(template, cluster, { name, patienceMs: 2_000, signal });
+  response.writeHead(200, { 'content-type': 'application/x-ndjson' }).end(manifests(bound).canonical());
 }
 
 async function readBind(request: IncomingMessage): Promise<{ template: string; cluster: string; name?: string }> {

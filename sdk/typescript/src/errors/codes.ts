@@ -2,7 +2,7 @@
 
 import { Code } from '@connectrpc/connect';
 
-import type { ErrorReason } from '../gen/kubebind/v1alpha2/errors_pb.js';
+import { ErrorReason } from '../gen/kubebind/v1alpha2/errors_pb.js';
 
 const NAMES = {
   [Code.Canceled]: 'CANCELLED',
@@ -27,10 +27,7 @@ const NAMES = {
 export type StatusCode = (typeof NAMES)[Code];
 
 /** A reason that this version knows, as `ErrorInfo.reason` spells it; see the enum `ErrorReason` for what each means. */
-export type KnownErrorReason = Exclude<keyof typeof ErrorReason, 'UNSPECIFIED'>;
-
-/** A reason as `ErrorInfo.reason` spells it: a known one, or the text of a newer server. */
-export type ErrorReasonName = KnownErrorReason | (string & Record<never, never>);
+export type ErrorReasonName = Exclude<keyof typeof ErrorReason, 'UNSPECIFIED'>;
 
 /** Domain of `ErrorInfo` in every error of the backend; reasons of other domains are ignored. */
 export const ERROR_DOMAIN = 'kube-bind.io';
@@ -39,4 +36,10 @@ export const ERROR_DOMAIN = 'kube-bind.io';
 export function codeName(code: Code): StatusCode {
   // A server may send a number that is no code.
   return (NAMES as Partial<Record<Code, StatusCode>>)[code] ?? 'UNKNOWN';
+}
+
+/** Whether this version knows a reason. */
+export function isKnownReason(text: string): text is ErrorReasonName {
+  // The enum also has its numbers as keys, which are no reasons.
+  return text !== 'UNSPECIFIED' && Object.hasOwn(ErrorReason, text) && !/^\d/.test(text);
 }

@@ -6,7 +6,9 @@ export type ConfigReason =
   | 'PlaintextRefused'
   | 'CaInvalid'
   | 'ClientCertificateInvalid'
+  | 'TlsSetupFailed'
   | 'UserAgentInvalid'
+  | 'TimeoutInvalid'
   | 'SettingInvalid';
 
 /** The settings of a client are not valid. No call was made. */

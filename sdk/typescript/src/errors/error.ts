@@ -5,41 +5,43 @@ import { inspect } from 'node:util';
 import type { BindableResourcesRequest } from '../gen/kubebind/v1alpha2/binding_pb.js';
 import type { Condition } from '../gen/kubebind/v1alpha2/types_pb.js';
 import type { ErrorReasonName, StatusCode } from './codes.js';
-import { describeTransport, faultReason, type TransportFault } from './faults.js';
-import { printable } from './text.js';
+import { describeFault, faultReason, isPermanent, type TransportFault } from './faults.js';
+import { oneLine } from './text.js';
 
 /** A field of a request with an invalid value. */
 export interface FieldViolation {
   /** Path of the field, such as `bindable_resources_request.metadata.name`. */
   readonly field: string;
-  /** What is wrong with it. */
+  /** What is wrong with the field. */
   readonly description: string;
 }
 
 /** A precondition of a call that does not hold. */
 export interface PreconditionViolation {
-  /** Kind of the precondition. */
+  /** Kind of the precondition, such as `TEMPLATE`. */
   readonly type: string;
-  /** The object that it is about. */
+  /** Name of the object that the precondition is about. */
   readonly subject: string;
-  /** What is wrong with it. */
+  /** Why the precondition does not hold. */
   readonly description: string;
 }
 
-/** The server answered with an error, or did not answer before the deadline. */
+/** The server responded with an error, or did not respond before the deadline. */
 export interface StatusDetails {
   readonly kind: 'status';
   /** The canonical code. */
   readonly code: StatusCode;
-  /** The reason; absent if the server gave none. It may be one that this version does not know. */
+  /** The reason; absent if the server gave none, or one that this version does not know. */
   readonly reason?: ErrorReasonName;
-  /** Explanation for people. */
+  /** Text of a reason that this version does not know; the server is free in it, so it must not be a label of a metric. */
+  readonly unknownReason?: string;
+  /** Explanation for people; it may have line feeds. */
   readonly message: string;
   /** The variable parts of the message, under lowerCamelCase keys. */
   readonly metadata: Readonly<Record<string, string>>;
   /** The fields that are wrong. */
   readonly fieldViolations: readonly FieldViolation[];
-  /** What must be changed before the call can succeed. */
+  /** The preconditions that must be met before the call can succeed. */
   readonly preconditionViolations: readonly PreconditionViolation[];
   /** Delay after which the server asks for a retry, in milliseconds. */
   readonly retryAfterMs?: number;
@@ -50,14 +52,18 @@ export interface StatusDetails {
 /** The server could not be reached, or the connection broke. */
 export interface TransportDetails {
   readonly kind: 'transport';
-  /** Address of the server. */
+  /** Address of the server, as the client dials it. */
   readonly address: string;
-  /** Kind of the failure. */
+  /** Kind of the failure, by what the user has to do. */
   readonly fault: TransportFault;
   /** Message of the failure, for people. */
   readonly detail: string;
-  /** Whether the call was certainly not sent, so that the server did nothing. */
+  /** Whether the connection was never made, so that nothing was sent. */
   readonly connecting: boolean;
+  /** Whether the server certainly did nothing: no connection was made, or the server refused the stream before it processed it. */
+  readonly unprocessed: boolean;
+  /** Whether a retry cannot succeed until the configuration of client or server has changed. */
+  readonly permanent: boolean;
 }
 
 /** Why a token source has no token, as a word that never changes. `LoggedOut` ends a watch; the others may pass. */
@@ -69,7 +75,7 @@ export type TokenReason =
   | 'TokenSourceFailed'
   | 'LoggedOut';
 
-/** The token source has no token that can be sent. */
+/** The token source has no token that can be sent. What a function of the user threw is the `cause`, and in no text. */
 export interface TokenDetails {
   readonly kind: 'token';
   /** The reason, which never changes. */
@@ -108,7 +114,7 @@ export interface CancelledDetails {
   readonly kind: 'cancelled';
 }
 
-/** What an error is about, told apart by `kind`. */
+/** The fields of an error, told apart by `kind`. */
 export type ErrorDetails =
   | StatusDetails
   | TransportDetails
@@ -118,22 +124,22 @@ export type ErrorDetails =
   | ProtocolDetails
   | CancelledDetails;
 
-/** Kind of an error. */
+/** Tells apart the errors of calls, token sources and watches. */
 export type ErrorKind = ErrorDetails['kind'];
 
-/** Why a call, a token source or a watch failed. No field of it holds a token of the client. */
+/** Why a call, a token source or a watch failed. No field of it holds a token of the client, and its message is one line. */
 export class BinderyError extends Error {
-  /** What the error is about; its `kind` tells which fields it has. */
+  /** The fields of the error; `kind` tells which there are. */
   readonly details: ErrorDetails;
 
   /** @internal */
-  constructor(details: ErrorDetails, message: string) {
-    super(message);
+  constructor(details: ErrorDetails, message: string, options?: ErrorOptions) {
+    super(oneLine(message), options);
     this.name = 'BinderyError';
     this.details = details;
   }
 
-  /** Kind of the error. */
+  /** Tells which fields `details` has. */
   get kind(): ErrorKind {
     return this.details.kind;
   }
@@ -148,7 +154,10 @@ export class BinderyError extends Error {
     return this.details.kind === 'status' ? this.details.requestId : undefined;
   }
 
-  /** The reason for conditions and metrics, in UpperCamelCase or UPPER_SNAKE_CASE, which never changes. */
+  /**
+   * The reason for conditions and metrics, in UpperCamelCase or UPPER_SNAKE_CASE, which never changes. For a reason that this version
+   * does not know it is the code. For a request that failed it is the reason of its condition, a text of the provider.
+   */
   get reason(): string {
     const { details } = this;
     switch (details.kind) {
@@ -159,7 +168,7 @@ export class BinderyError extends Error {
       case 'token':
         return details.reason;
       case 'requestFailed':
-        return details.condition?.reason ?? 'RequestFailed';
+        return oneLine(details.condition?.reason || 'RequestFailed');
       case 'pending':
         return 'RequestPending';
       case 'protocol':
@@ -195,16 +204,16 @@ export function statusError(details: Partial<StatusDetails> & Pick<StatusDetails
     preconditionViolations: [],
     ...details,
   };
-  const parts = [whole.message === '' ? `the server answered ${whole.code}` : whole.message];
+  const parts = [whole.message === '' ? `the server responded ${whole.code}` : whole.message];
   parts.push(...whole.fieldViolations.map(({ field, description }) => `${field}: ${description}`));
   parts.push(...whole.preconditionViolations.map(({ subject, description }) => `${subject}: ${description}`));
   const request = whole.requestId === '' ? '' : `, request ${whole.requestId}`;
-  return new BinderyError(whole, `${parts.join('; ')} (${whole.reason ?? whole.code}${request})`);
+  return new BinderyError(whole, `${parts.join('; ')} (${whole.reason ?? whole.unknownReason ?? whole.code}${request})`);
 }
 
 /** Makes the error for a deadline that passed on the client; the server may still work on the call. */
 export function deadlineError(address: string, waitedMs: number, requestId: string): BinderyError {
-  const message = `no answer from ${address} within ${(waitedMs / 1000).toFixed(1)} s`;
+  const message = `no response from ${address} within ${(waitedMs / 1000).toFixed(1)} s`;
   return statusError({ code: 'DEADLINE_EXCEEDED', reason: 'DEADLINE', message, requestId });
 }
 
@@ -215,16 +224,16 @@ export function tooLargeError(bytes: number, limit: number, requestId: string): 
 }
 
 /** Makes the error for a server that could not be reached, or for a connection that broke. */
-export function transportError(details: Omit<TransportDetails, 'kind'>): BinderyError {
+export function transportError(details: Omit<TransportDetails, 'kind' | 'permanent'>): BinderyError {
   const { address, fault, detail } = details;
   const suffix = detail === '' ? '' : ` (${detail})`;
-  const message = `cannot reach the server at ${address}: ${describeTransport(fault, address)}${suffix}`;
-  return new BinderyError({ kind: 'transport', ...details }, message);
+  const message = `cannot reach the server at ${address}: ${describeFault(fault, address)}${suffix}`;
+  return new BinderyError({ kind: 'transport', ...details, permanent: isPermanent(fault) }, message);
 }
 
-/** Makes the error of a token source. */
-export function tokenError(reason: TokenReason, message: string): BinderyError {
-  return new BinderyError({ kind: 'token', reason }, message);
+/** Makes the error of a token source; the cause is kept, and not shown. */
+export function tokenError(reason: TokenReason, message: string, options?: ErrorOptions): BinderyError {
+  return new BinderyError({ kind: 'token', reason }, message, options);
 }
 
 /** Makes the error for a server that broke the rules of its API. */
@@ -243,18 +252,18 @@ export function cancelledError(what = 'the call was cancelled'): BinderyError {
 /** Makes the error for a request that the server could not fulfill. */
 export function requestFailedError(request: BindableResourcesRequest): BinderyError {
   const condition = request.status?.conditions.find(({ status }) => status === 'False');
-  const name = printable(request.metadata?.name ?? '');
+  const name = request.metadata?.name ?? '';
   const why =
     condition === undefined
       ? ' and has no condition that says why'
-      : `: ${printable(condition.message)} (${printable(condition.reason)})`;
+      : `: ${condition.message} (${condition.reason})`;
   const details = { kind: 'requestFailed', request, ...(condition && { condition }) } as const;
   return new BinderyError(details, `request ${name} failed${why}`);
 }
 
 /** Makes the error for a request that is still pending. */
 export function pendingError(request: BindableResourcesRequest, waitedMs: number): BinderyError {
-  const name = printable(request.metadata?.name ?? '');
+  const name = request.metadata?.name ?? '';
   const seconds = Math.floor(waitedMs / 1000);
   return new BinderyError(
     { kind: 'pending', request, waitedMs },

@@ -4,3 +4,8 @@
 export function printable(text: string): string {
   return text.replace(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/g, ' ');
 }
+
+/** Replaces all control characters and the line separators of Unicode, so that text of a server cannot begin a line of a log. */
+export function oneLine(text: string): string {
+  return text.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/g, ' ');
+}

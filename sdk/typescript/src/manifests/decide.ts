@@ -5,7 +5,7 @@ import { refuse, type Offer } from './judge.js';
 import { includes, isClaimableCore, parseResource, showResource, sortedSet, type GroupResource } from './resource.js';
 
 /** Which claims of an offer are accepted and rejected. */
-export interface Decision {
+export interface ClaimDecision {
   /** The claims that are accepted, sorted. */
   readonly accepted: readonly PermissionClaim[];
   /** The resources whose claims are rejected, sorted. */
@@ -16,7 +16,7 @@ export interface Decision {
  * Decides about the claims of an offer. Accepted are those that `accept` names, or all if it is undefined, less those that `reject`
  * names. `reject` may name core resources that are not claimed, so that a rule such as "never Secrets" holds for every template.
  */
-export function decide({ claims }: Offer, accept: readonly string[] | undefined, reject: readonly string[]): Decision {
+export function decide({ claims }: Offer, accept: readonly string[] | undefined, reject: readonly string[]): ClaimDecision {
   const accepting = accept?.map(parseResource);
   const rejecting = reject.map(parseResource);
   const claimed = claims.map(showResource).join(', ') || 'nothing';

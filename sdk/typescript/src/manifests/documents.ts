@@ -1,28 +1,14 @@
 // The objects that a bind installs on the consumer cluster.
 
-import { inspect } from 'node:util';
-
-import { canonicalJson, type Json } from './canonical.js';
+import { canonicalJson } from './canonical.js';
 import { claimJson, resourceJson } from './claims.js';
-import type { Decision } from './decide.js';
+import type { ClaimDecision } from './decide.js';
 import { OBJECT_VERBS, type Offer } from './judge.js';
+import type { ManifestJson } from './manifest.js';
 import { showResource, type GroupResource } from './resource.js';
 
-/** A Kubernetes object as JSON. */
-export interface Manifest {
-  readonly apiVersion: string;
-  readonly kind: string;
-  readonly metadata: {
-    readonly name: string;
-    readonly namespace?: string;
-    readonly labels?: Readonly<Record<string, string>>;
-    readonly annotations?: Readonly<Record<string, string>>;
-  };
-  readonly [field: string]: Json;
-}
-
 /** What is installed, and for whom. */
-export interface Install {
+export interface BindingInstall {
   readonly name: string;
   readonly bundle: string | undefined;
   readonly template: string | undefined;
@@ -31,7 +17,7 @@ export interface Install {
   readonly withNamespace: boolean;
   readonly kubeconfig: Uint8Array;
   readonly offer: Offer;
-  readonly decision: Decision;
+  readonly decision: ClaimDecision;
 }
 
 /** The verbs that a konnector needs on the status of exported objects. */
@@ -43,7 +29,7 @@ const COMPONENT = 'kube-bind.io/component';
 const KUBECONFIG_KEY = 'kubeconfig';
 
 /** Returns all objects in the order in which they are applied. */
-export function documents(install: Install): Manifest[] {
+export function documents(install: BindingInstall): ManifestJson[] {
   const namespace = install.withNamespace ? [namespaceOf(install.namespace)] : [];
   const owner = install.bundle ?? install.name;
   const secretRef = {
@@ -69,27 +55,24 @@ function managed(name: string, component?: string) {
   return { name, labels };
 }
 
-function namespaceOf(name: string): Manifest {
+function namespaceOf(name: string): ManifestJson {
   return { apiVersion: 'v1', kind: 'Namespace', metadata: { name } };
 }
 
-function secretOf({ name, namespace, key }: SecretRef, kubeconfig: Uint8Array): Manifest {
-  const secret: Manifest = {
+function secretOf({ name, namespace, key }: SecretRef, kubeconfig: Uint8Array): ManifestJson {
+  return {
     apiVersion: 'v1',
     kind: 'Secret',
     metadata: { ...managed(name, 'provider-kubeconfig'), namespace },
     data: { [key]: Buffer.from(kubeconfig).toString('base64') },
   };
-  const shown = { ...secret, data: { [key]: `[${kubeconfig.byteLength} bytes redacted]` } };
-  // For `console.log` alone: what is applied needs the content.
-  return Object.defineProperty(secret, inspect.custom, { value: () => shown, enumerable: false });
 }
 
-function rightsOf({ name, namespace, serviceAccount, offer, decision }: Install): Manifest[] {
+function rightsOf({ name, namespace, serviceAccount, offer, decision }: BindingInstall): ManifestJson[] {
   const role = `kube-bind-konnector-${name}`;
   const metadata = managed(role, 'binding-role');
   const end = rule(RBAC, ['clusterroles', 'clusterrolebindings'], ['delete']);
-  const clusterRole: Manifest = {
+  const clusterRole: ManifestJson = {
     apiVersion: `${RBAC}/v1`,
     kind: 'ClusterRole',
     metadata,
@@ -100,7 +83,7 @@ function rightsOf({ name, namespace, serviceAccount, offer, decision }: Install)
       { ...end, resourceNames: [role] },
     ],
   };
-  const clusterRoleBinding: Manifest = {
+  const clusterRoleBinding: ManifestJson = {
     apiVersion: `${RBAC}/v1`,
     kind: 'ClusterRoleBinding',
     metadata,
@@ -123,12 +106,12 @@ function rule(group: string, resources: readonly string[], verbs: readonly strin
   return { apiGroups: [group], resources, verbs };
 }
 
-function bindingOf({ name, template, offer, decision }: Install, kubeconfigSecretRef: SecretRef): Manifest {
+function bindingOf({ name, template, offer, decision }: BindingInstall, kubeconfigSecretRef: SecretRef): ManifestJson {
   const rejected = decision.rejected.map(resourceJson);
   const annotations = {
     ...(template !== undefined && { 'kube-bind.io/template': template }),
     'kube-bind.io/resources': offer.resources.map(showResource).join(','),
-    // What the user has seen and not rejected; what the provider claims later on needs another yes.
+    // What the user has seen and not rejected; later claims of the provider must be accepted anew.
     'kube-bind.io/accepted-claims': canonicalJson(decision.accepted.map(claimJson)),
   };
   return {
@@ -139,7 +122,7 @@ function bindingOf({ name, template, offer, decision }: Install, kubeconfigSecre
   };
 }
 
-function bundleOf(name: string, kubeconfigSecretRef: SecretRef, { accepted }: Decision): Manifest {
+function bundleOf(name: string, kubeconfigSecretRef: SecretRef, { accepted }: ClaimDecision): ManifestJson {
   return {
     apiVersion: API_VERSION,
     kind: 'APIServiceBindingBundle',

@@ -1,6 +1,6 @@
 // Judges what a provider wants installed. Refused is anything beyond the resources of the export and its claims.
 
-import { printable } from '../errors/text.js';
+import { oneLine } from '../errors/text.js';
 import type { BindingResourceResponse, ConsumerRule } from '../gen/kubebind/v1alpha2/binding_pb.js';
 import type { PermissionClaim } from '../gen/kubebind/v1alpha2/types_pb.js';
 import { RefusedError, type RefusalReason } from './refusal.js';
@@ -26,28 +26,29 @@ export interface Offer {
   readonly claims: readonly PermissionClaim[];
 }
 
-/** Judges the answer to a bind under this name; throws a RefusedError for the first fault. */
-export function judge(answer: BindingResourceResponse, binding: string): Offer {
-  for (const got of [answer.bindingName, ...answer.requests.map(({ name }) => name)]) {
+/** Judges the response to a bind under this name; throws a RefusedError for the first fault. */
+export function judge(response: BindingResourceResponse, binding: string): Offer {
+  for (const got of [response.bindingName, ...response.requests.map(({ name }) => name)]) {
     if (got !== binding) {
-      refuse('OtherBinding', `it answers for ${JSON.stringify(got)} instead of ${JSON.stringify(binding)}`);
+      refuse('OtherBinding', `it is for ${JSON.stringify(got)} instead of ${JSON.stringify(binding)}`);
     }
   }
-  if (answer.providerNamespace === '') refuse('NoContract', 'it names no contract namespace');
-  const resources = sortedSet(answer.requests.flatMap((request) => request.resources));
+  if (response.providerNamespace === '') refuse('NoContract', 'it names no contract namespace');
+  const resources = sortedSet(response.requests.flatMap((request) => request.resources));
   if (resources.length === 0) refuse('Empty', 'it exports no API');
   resources.forEach(judgeResource);
-  const claims = answer.requests.flatMap((request) => request.permissionClaims).sort(compareResources);
+  const claims = response.requests.flatMap((request) => request.permissionClaims).sort(compareResources);
   judgeClaims(claims, resources);
-  for (const rule of answer.consumerRules) judgeRule(rule, resources, claims);
+  for (const rule of response.consumerRules) judgeRule(rule, resources, claims);
   return { resources, claims };
 }
 
 /** Refuses resources of Kubernetes and of kube-bind, because an export becomes a role on the consumer. */
 function judgeResource(resource: GroupResource): void {
   const isNamed = isApiName(resource.group) && isApiName(resource.resource);
-  const owner = ownerOfGroup(resource.group) ?? (isNamed ? undefined : 'nobody: no API can have this name');
-  if (owner !== undefined) refuse('ForeignApi', `it exports ${showResource(resource)}, which belongs to ${owner}`);
+  const owner = ownerOfGroup(resource.group);
+  const why = owner === undefined ? 'no API can be named' : `belongs to ${owner}`;
+  if (owner !== undefined || !isNamed) refuse('ForeignApi', `it exports ${showResource(resource)}, which ${why}`);
 }
 
 function judgeClaims(claims: readonly GroupResource[], resources: readonly GroupResource[]): void {
@@ -66,7 +67,7 @@ function whyUnclaimable(claim: GroupResource, resources: readonly GroupResource[
   if (includes(resources, claim)) return 'it exports itself';
   if (claim.group === '') {
     if (isClaimableCore(claim)) return undefined;
-    return 'nobody can claim: of the core group, only configmaps, secrets and serviceaccounts can be';
+    return 'cannot be claimed: of the core group, only configmaps, secrets and serviceaccounts can be';
   }
   if (!isApiName(claim.group) || !isApiName(claim.resource)) return 'no API can be named';
   if (ownerOfGroup(claim.group) === undefined) return undefined;
@@ -91,7 +92,7 @@ function judgeRule(rule: ConsumerRule, resources: readonly GroupResource[], clai
   if (verb !== undefined) refuse('Verb', `it asks for the right to ${JSON.stringify(verb)} (${shown()})`);
 }
 
-/** Refuses an answer, with the texts of the server made printable. */
+/** Refuses a response, with the texts of the server made printable. */
 export function refuse(reason: RefusalReason, message: string): never {
-  throw new RefusedError(reason, printable(`the answer of the provider is refused: ${message}`));
+  throw new RefusedError(reason, oneLine(`the response of the provider is refused: ${message}`));
 }

@@ -1,18 +1,18 @@
-// Why an answer is refused.
+// Why the response to a bind is refused.
 
-/** Why an answer is refused, as a word that never changes. */
+/** Why the response to a bind is refused, as a word that never changes. */
 export type RefusalReason =
   /** The name of the binding or of the bundle is no DNS label. */
   | 'Name'
-  /** The answer is for another binding than the one that was asked for. */
+  /** The response is for another binding than the one that was asked for. */
   | 'OtherBinding'
-  /** The answer names no contract namespace. */
+  /** The response names no contract namespace. */
   | 'NoContract'
-  /** The answer exports no resource. */
+  /** The response exports no resource. */
   | 'Empty'
-  /** The answer exports a resource that no provider may export. */
+  /** The response exports a resource that no provider may export. */
   | 'ForeignApi'
-  /** The answer claims a resource that may not be claimed. */
+  /** The response claims a resource that may not be claimed. */
   | 'Unclaimable'
   /** A rule has a wildcard. */
   | 'Wildcard'
@@ -24,10 +24,10 @@ export type RefusalReason =
   | 'NotClaimed'
   /** The provider claims every Secret, and the options do not accept that by name. */
   | 'EverySecret'
-  /** The answer has no kubeconfig. */
+  /** The response has no kubeconfig. */
   | 'NoKubeconfig';
 
-/** An answer is not to be installed: the provider asks for too much, or the options do not fit it. */
+/** The response to a bind must not be installed: the provider asks for too much, or the options do not fit it. */
 export class RefusedError extends Error {
   /** The reason, which never changes. */
   readonly reason: RefusalReason;

@@ -3,7 +3,7 @@
 import { readFile, stat } from 'node:fs/promises';
 
 import { tokenError } from '../errors/error.js';
-import { printable } from '../errors/text.js';
+import { SharedTokenFetch } from './fetch.js';
 import type { TokenSource } from './source.js';
 
 /** The file is looked at this often at most, in milliseconds. */
@@ -17,63 +17,59 @@ const FILE_MAX = 64 * 1024;
 
 /**
  * Makes a source for a file, such as a projected ServiceAccount token. It is read again within a second after it has changed,
- * every minute, and when the server says that the token has expired. White space around the token is dropped.
+ * every minute, and when the server refuses its token. White space around the token is dropped.
  */
 export function fileToken(path: string): TokenSource {
   return new FileToken(path);
 }
 
 /** The token that was read last, when, and the metadata of the file then. */
-interface Read {
+interface FileRead {
   readonly token: string;
-  readonly look: string;
+  readonly metadata: string;
   readonly at: number;
 }
 
 class FileToken implements TokenSource {
-  /** The file. */
+  /** Path of the file with the token. */
   readonly path: string;
-  #last: Read | undefined;
+  #last: FileRead | undefined;
   #lookedAt = 0;
-  #isStale = false;
-  #reading: Promise<string> | undefined;
+  readonly #reads = new SharedTokenFetch((isRefused) => this.#read(isRefused));
 
   constructor(path: string) {
     this.path = path;
   }
 
   token(): string | Promise<string> {
-    if (this.#last !== undefined && !this.#isStale && performance.now() - this.#lookedAt < LOOK_AFTER_MS) {
-      return this.#last.token;
-    }
-    this.#reading ??= this.#read().finally(() => {
-      this.#reading = undefined;
-    });
-    return this.#reading;
+    if (this.#last !== undefined && performance.now() - this.#lookedAt < LOOK_AFTER_MS) return this.#last.token;
+    return this.#reads.token();
   }
 
-  expired(): void {
-    this.#isStale = true;
+  forget(token: string): void {
+    if (this.#last?.token === token) this.#last = undefined;
+    this.#reads.refuse(token);
   }
 
-  async #read(): Promise<string> {
+  async #read(isRefused: (token: string) => boolean): Promise<string> {
     const now = performance.now();
-    const isStale = this.#isStale;
-    this.#isStale = false;
     try {
       const { mtimeMs, ino, size } = await stat(this.path);
-      const look = `${mtimeMs} ${ino} ${size}`;
+      const metadata = `${mtimeMs} ${ino} ${size}`;
       const last = this.#last;
-      if (last === undefined || isStale || last.look !== look || now - last.at >= REREAD_AFTER_MS) {
-        if (size > FILE_MAX) throw new Error(`it has ${size} bytes, more than a token has`);
-        this.#last = { token: (await readFile(this.path, 'utf8')).trim(), look, at: now };
+      if (last?.metadata === metadata && now - last.at < REREAD_AFTER_MS) {
+        this.#lookedAt = now;
+        return last.token;
       }
+      if (size > FILE_MAX) throw new Error(`it has ${size} bytes, more than a token has`);
+      const token = (await readFile(this.path, 'utf8')).trim();
+      this.#last = isRefused(token) ? undefined : { token, metadata, at: now };
       this.#lookedAt = now;
+      return token;
     } catch (error) {
-      this.#isStale = true;
+      this.#last = undefined;
       const message = error instanceof Error ? error.message : String(error);
-      throw tokenError('TokenFileUnreadable', printable(`cannot read the token file ${this.path}: ${message}`));
+      throw tokenError('TokenFileUnreadable', `cannot read the token file ${this.path}: ${message}`);
     }
-    return this.#last?.token ?? '';
   }
 }

@@ -29,14 +29,12 @@ export class TokenMemory {
   refresh(source: TokenSource | undefined, error: BinderyError): 'retry' | 'give up' | 'not a token' {
     const { details } = error;
     const isRejected =
-      details.kind === 'status' &&
-      details.code === 'UNAUTHENTICATED' &&
-      (details.reason === 'TOKEN_EXPIRED' || details.reason === 'TOKEN_INVALID');
-    if (source === undefined || !isRejected) return 'not a token';
+      details.kind === 'status' && (details.reason === 'TOKEN_EXPIRED' || details.reason === 'TOKEN_INVALID');
+    if (source === undefined || this.#last === undefined || !isRejected) return 'not a token';
     if (this.#isRefreshed) return 'give up';
     this.#isRefreshed = true;
     this.#rejected = error;
-    source.expired?.();
+    source.forget?.(this.#last);
     return 'retry';
   }
 }

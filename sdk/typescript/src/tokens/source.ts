@@ -1,23 +1,25 @@
 // Sources of bearer tokens.
 
 import { BinderyError, tokenError } from '../errors/error.js';
-import { printable } from '../errors/text.js';
 
 /** Length limit of a token in bytes, so that it fits the headers that a server accepts. */
 const TOKEN_LENGTH_MAX = 15 * 1024;
 
-/** Provides the token of each call. It is asked once per attempt, so it should answer from memory. */
+/** Provides the token of each call. It is asked before each attempt, so it should remember its token. */
 export interface TokenSource {
-  /** Returns the token to send now, without "Bearer". */
+  /** Returns the token to send now, without "Bearer". The call waits for it until its own deadline. */
   token(): string | Promise<string>;
-  /** Drops a remembered token: the server said that it has expired, or is not valid any more. */
-  expired?(): void;
+  /**
+   * Drops this token, which the server called expired or invalid, if it is still the one that the source remembers: another call may
+   * have caused a new one already. A fetch that began before must not bring it back.
+   */
+  forget?(token: string): void;
 }
 
 /** What can be given as the tokens of a client. */
 export type TokenInput = string | TokenSource | (() => string | Promise<string>);
 
-/** A token source throws this error if it has no token until somebody logs in again. A watch ends with it. */
+/** A token source throws this error if it has no token until its user logs in again. A watch ends with it. */
 export class LoggedOutError extends Error {
   constructor(message: string) {
     super(message);
@@ -56,13 +58,21 @@ export function checkToken(token: unknown): string {
   return token;
 }
 
-/** Makes the error for a source that threw. */
-export function sourceError(error: unknown): BinderyError {
-  if (error instanceof BinderyError) return error;
-  const message = printable(error instanceof Error ? error.message : String(error));
-  return error instanceof LoggedOutError
-    ? tokenError('LoggedOut', `there is no token: ${message}`)
-    : tokenError('TokenSourceFailed', `cannot get a token: ${message}`);
+/** Makes the error for a source that threw. What a function of the user threw becomes the cause; its text may quote a token. */
+export function sourceError(cause: unknown): BinderyError {
+  if (cause instanceof BinderyError && cause.kind === 'token') return cause;
+  if (cause instanceof LoggedOutError) {
+    return tokenError('LoggedOut', 'there is no token until the user logs in again; the cause of this error says why', { cause });
+  }
+  const type = cause instanceof Error ? cause.name : typeof cause;
+  const message = `cannot get a token: the token source threw a value of type ${type}, which is the cause of this error`;
+  return tokenError('TokenSourceFailed', message, { cause });
+}
+
+/** Makes the error for a source that gave no token before the deadline of the call. */
+export function slowSourceError(waitedMs: number): BinderyError {
+  const seconds = (waitedMs / 1000).toFixed(1);
+  return tokenError('TokenSourceFailed', `cannot get a token: the token source gave none within ${seconds} s, the time limit of the call`);
 }
 
 class StaticToken implements TokenSource {

@@ -3,7 +3,7 @@
 import type { Transport } from '@connectrpc/connect';
 
 /** A transport, and the end of its connections. */
-export interface Connection {
+export interface TransportConnection {
   readonly transport: Transport;
   close(): void;
 }

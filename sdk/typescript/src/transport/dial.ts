@@ -4,7 +4,7 @@ import { connect as connectTcp, type Socket } from 'node:net';
 import * as tls from 'node:tls';
 
 import type { TransportFault } from '../errors/faults.js';
-import type { Settings } from '../settings.js';
+import type { ClientSettings } from '../settings.js';
 
 const KEEP_ALIVE_MS = 30_000;
 
@@ -30,14 +30,14 @@ export class DialError extends Error {
 
 /** Opens connections to the address of a client. */
 export class Dialer {
-  readonly #settings: Settings;
+  readonly #settings: ClientSettings;
   #secureContext: tls.SecureContext | undefined;
 
-  constructor(settings: Settings) {
+  constructor(settings: ClientSettings) {
     this.#settings = settings;
   }
 
-  /** Opens a connection that speaks this protocol. What goes wrong is an `error` of the socket. */
+  /** Opens a connection that speaks this protocol, without a proxy. What goes wrong is an `error` of the socket. */
   dial(alpn: Alpn): Socket {
     const { address, connectTimeoutMs } = this.#settings;
     const isTls = address.scheme === 'https';
@@ -51,11 +51,12 @@ export class Dialer {
     // Before the listeners of others, who already look at the error.
     socket.prependListener('error', mark);
     socket.once('close', () => clearTimeout(timer));
-    socket.prependOnceListener(isTls ? 'secureConnect' : 'connect', () => {
+    beforeEvent(socket, isTls ? 'secureConnect' : 'connect', () => {
       clearTimeout(timer);
       const fault = isTls ? alpnFault(socket as tls.TLSSocket, alpn) : undefined;
       if (fault === undefined) socket.off('error', mark);
       else socket.destroy(fault);
+      return fault === undefined;
     });
     return socket;
   }
@@ -86,6 +87,21 @@ export class Dialer {
       checkServerIdentity: (_host, certificate) => tls.checkServerIdentity(name, certificate),
     });
   }
+}
+
+/**
+ * Calls a function before the listeners of the first event of this name, and drops the event unless the function returns true. A
+ * listener would not do: the HTTP/2 of Node.js ends the process if another listener of the event has destroyed the socket.
+ */
+function beforeEvent(socket: Socket, event: string, check: () => boolean): void {
+  const { emit } = socket;
+  socket.emit = (name: string | symbol, ...values: unknown[]) => {
+    if (name === event) {
+      socket.emit = emit;
+      if (!check()) return true;
+    }
+    return Reflect.apply(emit, socket, [name, ...values]) as boolean;
+  };
 }
 
 function alpnFault(socket: tls.TLSSocket, wanted: Alpn): DialError | undefined {

@@ -1,4 +1,4 @@
-// Tells answers of a server from failures of the connection, and these from each other. Only this module reads Connect's errors.
+// Tells error responses of a server from failures of the connection, and these from each other. Only this module reads Connect's errors.
 
 import { Code, ConnectError } from '@connectrpc/connect';
 
@@ -8,6 +8,7 @@ import type { TransportFault } from '../errors/faults.js';
 import { printable } from '../errors/text.js';
 import { parseStatus } from './status.js';
 import { DialError, notSent } from './dial.js';
+import { UnprocessedError } from './http2.js';
 
 /** Errors of the verification of a certificate, as OpenSSL names them, other than those for its time. */
 const UNTRUSTED = new Set([
@@ -64,6 +65,23 @@ export function isWireError(error: unknown): boolean {
   return error instanceof ConnectError && error.isWireError;
 }
 
+/** The reasons not to trust a server. */
+const CERTIFICATE_FAULTS: ReadonlySet<TransportFault | undefined> = new Set<TransportFault>([
+  'certificateUntrusted',
+  'certificateName',
+  'certificateExpired',
+]);
+
+/** Whether the error says that the certificate of the server is not trusted. */
+export function isUntrusted(error: unknown): boolean {
+  return chainOf(error).some((cause) => CERTIFICATE_FAULTS.has(faultOf(cause)));
+}
+
+/** Whether the error is that of a gateway whose backend is away. */
+export function isGatewayError(error: unknown): boolean {
+  return error instanceof ConnectError && /^HTTP 50[234]$/.test(error.rawMessage);
+}
+
 /** Whether the error says that the protocol of the connection cannot be negotiated. */
 export function lacksHttp2(error: unknown): boolean {
   return chainOf(error).some((cause) => faultOf(cause) === 'noHttp2');
@@ -82,7 +100,8 @@ export function errorOf(thrown: unknown, call: FailedCall): BinderyError {
     // A deadline of the system on an open connection is no time limit on connecting.
     const kind = fault === 'connectTimeout' && !connecting ? 'broken' : (fault ?? 'broken');
     const detail = printable((last instanceof ConnectError ? last.rawMessage : (last?.message ?? '')).trim());
-    return transportError({ address: call.address, fault: kind, detail, connecting });
+    const isUnprocessed = connecting || chain.some((cause) => cause instanceof UnprocessedError);
+    return transportError({ address: call.address, fault: kind, detail, connecting, unprocessed: isUnprocessed });
   }
   if (error.code === Code.DeadlineExceeded) return deadlineError(call.address, call.elapsedMs, call.requestId);
   if (error.code === Code.ResourceExhausted) {
@@ -90,18 +109,18 @@ export function errorOf(thrown: unknown, call: FailedCall): BinderyError {
     return statusError({
       code: 'RESOURCE_EXHAUSTED',
       reason: 'MESSAGE_TOO_LARGE',
-      message: `the answer is too large: ${error.rawMessage}`,
+      message: `the response is too large: ${error.rawMessage}`,
       requestId: call.requestId,
     });
   }
   if (/^HTTP \d+$/.test(error.rawMessage)) {
-    const message = `${call.address} answered ${error.rawMessage} in place of gRPC`;
+    const message = `${call.address} responded ${error.rawMessage} in place of gRPC`;
     return statusError({ code: codeName(error.code), message, requestId: call.requestId });
   }
   return protocolError(call.address, printable(error.rawMessage));
 }
 
-/** Whether the connection or the stream ended before the answer. */
+/** Whether the connection or the stream ended before the response. */
 function isBroken(error: ConnectError, chain: readonly Error[]): boolean {
   if (error.rawMessage.startsWith('http/2 stream closed with error code')) return true;
   if (error.rawMessage === 'PING timed out' || error.code === Code.Aborted) return true;

@@ -5,7 +5,7 @@ import { fromBinary } from '@bufbuild/protobuf';
 import type { Duration } from '@bufbuild/protobuf/wkt';
 import type { ConnectError } from '@connectrpc/connect';
 
-import { ERROR_DOMAIN, codeName } from '../errors/codes.js';
+import { ERROR_DOMAIN, codeName, isKnownReason } from '../errors/codes.js';
 import { statusError, type BinderyError } from '../errors/error.js';
 import { printable } from '../errors/text.js';
 import {
@@ -21,12 +21,12 @@ export function parseStatus(error: ConnectError, sentId: string): BinderyError {
   const detail = <D extends DescMessage>(desc: D) => findDetail(error, desc);
   const info = detail(ErrorInfoSchema);
   const ours = info?.domain === ERROR_DOMAIN ? info : undefined;
-  const reason = printable(ours?.reason ?? '');
+  const reason = ours?.reason ?? '';
   const retryAfterMs = milliseconds(detail(RetryInfoSchema)?.retryDelay);
   const ids = [detail(RequestInfoSchema)?.requestId, error.metadata.get('x-request-id'), sentId];
   return statusError({
     code: codeName(error.code),
-    ...(reason !== '' && { reason }),
+    ...(isKnownReason(reason) ? { reason } : reason !== '' && { unknownReason: printable(reason) }),
     message: printable(error.rawMessage),
     metadata: Object.fromEntries(
       Object.entries(ours?.metadata ?? {}).map(([key, value]) => [printable(key), printable(value)]),

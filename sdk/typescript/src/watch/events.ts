@@ -20,7 +20,7 @@ export type WatchEvent<T> =
   | {
       /** An object exists or has changed. A new UID under the same name means that the former object is gone. */
       readonly type: 'applied';
-      /** The whole object. */
+      /** The object as it is now, whole. */
       readonly object: T;
       /** Whether the object is part of a snapshot, and not a change. */
       readonly inSnapshot: boolean;
@@ -28,7 +28,7 @@ export type WatchEvent<T> =
   | {
       /** An object is gone. */
       readonly type: 'removed';
-      /** The object. */
+      /** Name, namespace and UID of the object that is gone. */
       readonly removed: Removed;
     }
   | {
@@ -44,7 +44,7 @@ export type WatchEvent<T> =
       readonly retryInMs: number;
     };
 
-/** The event of a message, before its protocol is checked; `case` is undefined for one that this version does not know. */
+/** The event of a message before the tracker has checked it; `case` is undefined for an event that this version does not know. */
 export type RawEvent<T> =
   | { readonly case: 'snapshotBegin'; readonly value: SnapshotBegin }
   | { readonly case: 'applied'; readonly value: T }

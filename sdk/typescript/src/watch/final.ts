@@ -12,7 +12,7 @@ const FINAL_CODES: ReadonlySet<StatusCode> = new Set<StatusCode>([
   'UNIMPLEMENTED',
 ]);
 
-/** Whether another stream cannot help. */
+/** Whether an error ends a watch, because another stream cannot help. */
 export function isFinal({ details }: BinderyError): boolean {
   switch (details.kind) {
     case 'status':

@@ -3,8 +3,8 @@
 import { printable } from '../errors/text.js';
 import type { RawEvent, WatchEvent, WatchMessage } from './events.js';
 
-/** Where a stream stands: before its snapshot, in a snapshot that has brought so many objects, or after it. */
-type Stage = 'expecting' | 'changes' | { objects: number };
+/** Stage of a stream: before its snapshot, in a snapshot with the number of its objects up to now, or after it. */
+type StreamStage = 'expecting' | 'changes' | { objects: number };
 
 /** How the server broke the protocol of a watch. */
 export class WatchFault extends Error {}
@@ -12,7 +12,7 @@ export class WatchFault extends Error {}
 /** The resume token and the stage of a watch. */
 export class Tracker {
   #token: string;
-  #stage: Stage = 'expecting';
+  #stage: StreamStage = 'expecting';
 
   constructor(token: string) {
     this.#token = token;

@@ -1,6 +1,6 @@
 // Watches that reconnect and resume by themselves.
 
-import type { Caller } from '../call.js';
+import { newRequestId, type CallHeader, type CallInvoker } from '../call.js';
 import { BinderyError, cancelledError, deadlineError, protocolError, transportError } from '../errors/error.js';
 import { delay, type RetryPolicy } from '../retry.js';
 import { TokenMemory } from '../tokens/memory.js';
@@ -12,10 +12,10 @@ import { Tracker, WatchFault } from './tracker.js';
 /** A stream without a message for this long is closed, in milliseconds; servers send one every 30 s. */
 const SILENCE_MAX_MS = 90_000;
 
-/** Time limit on opening a stream, in milliseconds. */
+/** Time limit on the token of a stream, and on opening it, in milliseconds. */
 const OPEN_TIMEOUT_MS = 30_000;
 
-/** After a stream that lasted this long, the delay before the next one is the shortest; in milliseconds. */
+/** After a stream that lasted this long, delays are short again; in milliseconds. */
 const GOOD_AFTER_MS = 10_000;
 
 /** Limit on the delay that a server may ask for, in milliseconds. */
@@ -30,16 +30,23 @@ export interface WatchOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Messages of an open stream, and the id of its call. */
-export interface OpenedStream<T> {
-  readonly messages: AsyncIterable<WatchMessage<T>>;
-  readonly requestId: string;
+/** One attempt to open the stream of a watch. */
+export interface StreamAttempt<T> {
+  /** Returns the header with its token, which the source must give within the time limit. */
+  authorize(tokens: TokenMemory, limitMs: number, signal: AbortSignal): Promise<CallHeader>;
+  /** Opens the stream. */
+  open(header: CallHeader, signal: AbortSignal): Promise<AsyncIterable<WatchMessage<T>>>;
 }
 
-/** Opens the stream of a watch from a resume token, which is empty for a snapshot. */
-export type OpenStream<T> = (token: string, tokens: TokenMemory, signal: AbortSignal) => Promise<OpenedStream<T>>;
+/**
+ * Prepares a stream from a resume token, which is empty for a snapshot.
+ *
+ * @throws what ends the watch: the request cannot be encoded, or is too large.
+ */
+export type PrepareStream<T> = (resumeToken: string, requestId: string) => StreamAttempt<T>;
 
-interface Stream<T> {
+/** An open stream, and the id of its call. */
+interface WatchStream<T> {
   readonly messages: AsyncIterator<WatchMessage<T>>;
   readonly requestId: string;
   readonly since: number;
@@ -52,18 +59,19 @@ interface Stream<T> {
  * An event counts as processed when the next one is asked for; {@link Watch.resumeToken} and reconnects rely on that.
  */
 export class Watch<T> implements AsyncIterableIterator<WatchEvent<T>> {
-  readonly #caller: Caller;
-  readonly #open: OpenStream<T>;
+  readonly #invoker: CallInvoker;
+  readonly #prepare: PrepareStream<T>;
   readonly #tokens = new TokenMemory();
   readonly #tracker: Tracker;
   readonly #reconnect: RetryPolicy;
   readonly #silenceMs: number;
   readonly #random: () => number;
-  /** Undoes what ends the watch from outside. */
-  readonly #unlink: () => void;
+  readonly #signal: AbortSignal | undefined;
+  /** Stops listening to what ends the watch from outside; undefined before the first event is asked for. */
+  #unlink: (() => void) | undefined;
   /** Aborts the present stream, or the pause before it. */
   #abort = new AbortController();
-  #stream: Stream<T> | undefined;
+  #stream: WatchStream<T> | undefined;
   /** Aborts the stream if it is silent while it is read. */
   #silence: NodeJS.Timeout | undefined;
   #isReading = false;
@@ -74,21 +82,21 @@ export class Watch<T> implements AsyncIterableIterator<WatchEvent<T>> {
   #state: 'running' | 'closed' | 'cancelled' | 'ended' = 'running';
   #queue: Promise<unknown> = Promise.resolve();
   /** Resume token of the last event that was processed. */
-  #acted: string;
+  #processedToken: string;
   /** Resume token of the event that was yielded last. */
-  #handed: string | undefined;
+  #yieldedToken: string | undefined;
 
   /** @internal */
-  constructor(caller: Caller, token: string, open: OpenStream<T>, { signal }: WatchOptions) {
-    this.#caller = caller;
-    this.#open = open;
+  constructor(invoker: CallInvoker, token: string, prepare: PrepareStream<T>, { signal }: WatchOptions) {
+    this.#invoker = invoker;
+    this.#prepare = prepare;
+    this.#signal = signal;
     this.#tracker = new Tracker(token);
-    this.#acted = token;
-    const { reconnect, silenceMs, random } = caller.settings.testing;
+    this.#processedToken = token;
+    const { reconnect, silenceMs, random } = invoker.settings.testing;
     this.#reconnect = { ...RECONNECT, ...reconnect };
     this.#silenceMs = silenceMs ?? SILENCE_MAX_MS;
     this.#random = random ?? Math.random;
-    this.#unlink = this.#link(signal);
   }
 
   /**
@@ -96,10 +104,10 @@ export class Watch<T> implements AsyncIterableIterator<WatchEvent<T>> {
    * complete.
    */
   get resumeToken(): string {
-    return this.#acted;
+    return this.#processedToken;
   }
 
-  /** Returns the next event. Calls at the same time are answered one after the other. */
+  /** Returns the next event. Calls at the same time get one event after the other. */
   next(): Promise<IteratorResult<WatchEvent<T>, undefined>> {
     const result = this.#queue.then(() => this.#next());
     this.#queue = result.catch(() => undefined);
@@ -122,13 +130,14 @@ export class Watch<T> implements AsyncIterableIterator<WatchEvent<T>> {
   }
 
   async #next(): Promise<IteratorResult<WatchEvent<T>, undefined>> {
-    this.#acted = this.#handed ?? this.#acted;
-    this.#handed = undefined;
+    this.#processedToken = this.#yieldedToken ?? this.#processedToken;
+    this.#yieldedToken = undefined;
+    if (this.#unlink === undefined && this.#isRunning()) this.#link();
     try {
       if (this.#state === 'running') {
         const value = await this.#step();
         if (this.#isRunning()) {
-          this.#handed = this.#tracker.token;
+          this.#yieldedToken = this.#tracker.token;
           return { done: false, value };
         }
       }
@@ -140,7 +149,7 @@ export class Watch<T> implements AsyncIterableIterator<WatchEvent<T>> {
     }
     if (this.#state === 'cancelled') {
       this.#state = 'ended';
-      throw cancelledError(this.#caller.isClosed ? 'the client was closed' : 'the watch was cancelled');
+      throw cancelledError(this.#invoker.isClosed ? 'the client was closed' : 'the watch was cancelled');
     }
     return { done: true, value: undefined };
   }
@@ -148,7 +157,7 @@ export class Watch<T> implements AsyncIterableIterator<WatchEvent<T>> {
   async #step(): Promise<WatchEvent<T>> {
     for (;;) {
       if (this.#stream === undefined) {
-        if (this.#pauseMs > 0) await this.#caller.pause(this.#pauseMs, this.#abort.signal);
+        if (this.#pauseMs > 0) await this.#invoker.pause(this.#pauseMs, this.#abort.signal);
         return this.#connect();
       }
       const event = await this.#read(this.#stream);
@@ -158,32 +167,38 @@ export class Watch<T> implements AsyncIterableIterator<WatchEvent<T>> {
 
   async #connect(): Promise<WatchEvent<T>> {
     const resumed = this.#tracker.connect();
+    const requestId = newRequestId();
+    const attempt = this.#prepare(this.#tracker.token, requestId);
     this.#abort = new AbortController();
+    const { signal } = this.#abort;
     let isLate = false;
-    const timer = setTimeout(() => {
-      isLate = true;
-      this.#abort.abort();
-    }, OPEN_TIMEOUT_MS);
+    let timer: NodeJS.Timeout | undefined;
     try {
-      const { messages, requestId } = await this.#open(this.#tracker.token, this.#tokens, this.#abort.signal);
+      const header = await attempt.authorize(this.#tokens, OPEN_TIMEOUT_MS, signal);
+      timer = setTimeout(() => {
+        isLate = true;
+        this.#abort.abort();
+      }, OPEN_TIMEOUT_MS);
+      const messages = await attempt.open(header, signal);
       this.#tokens.accepted();
       this.#stream = { messages: messages[Symbol.asyncIterator](), requestId, since: performance.now() };
       return { type: 'connected', resumed };
     } catch (error) {
-      return this.#fail(isLate ? deadlineError(this.#caller.address, OPEN_TIMEOUT_MS, '') : (error as BinderyError));
+      const late = () => deadlineError(this.#invoker.address, OPEN_TIMEOUT_MS, requestId);
+      return this.#fail(isLate ? late() : (error as BinderyError));
     } finally {
       clearTimeout(timer);
     }
   }
 
   /** Reads one message; returns undefined if it is no event. */
-  async #read(stream: Stream<T>): Promise<WatchEvent<T> | undefined> {
+  async #read(stream: WatchStream<T>): Promise<WatchEvent<T> | undefined> {
     let result: IteratorResult<WatchMessage<T>>;
     this.#startSilence();
     try {
       result = await stream.messages.next();
     } catch (thrown) {
-      return this.#fail(this.#isSilent ? this.#silent() : this.#caller.streamError(thrown, stream.requestId, this.#abort.signal));
+      return this.#fail(this.#isSilent ? this.#silent() : this.#invoker.streamError(thrown, stream.requestId, this.#abort.signal));
     } finally {
       this.#isReading = false;
     }
@@ -192,7 +207,7 @@ export class Watch<T> implements AsyncIterableIterator<WatchEvent<T>> {
       return this.#tracker.step(result.value);
     } catch (fault) {
       if (!(fault instanceof WatchFault)) throw fault;
-      return this.#fail(protocolError(this.#caller.address, fault.message));
+      return this.#fail(protocolError(this.#invoker.address, fault.message));
     }
   }
 
@@ -202,7 +217,7 @@ export class Watch<T> implements AsyncIterableIterator<WatchEvent<T>> {
       this.#tracker.forget();
       return this.#disconnect(error);
     }
-    const verdict = this.#tokens.refresh(this.#caller.settings.tokens, error);
+    const verdict = this.#tokens.refresh(this.#invoker.settings.tokens, error);
     if (verdict === 'retry') return this.#disconnect(undefined);
     if (verdict === 'give up' || isFinal(error)) throw error;
     return this.#disconnect(error);
@@ -232,7 +247,7 @@ export class Watch<T> implements AsyncIterableIterator<WatchEvent<T>> {
   }
 
   #silent(): BinderyError {
-    return transportError({ address: this.#caller.address, fault: 'silent', detail: '', connecting: false });
+    return transportError({ address: this.#invoker.address, fault: 'silent', detail: '', connecting: false, unprocessed: false });
   }
 
   #closeStream(): void {
@@ -249,21 +264,22 @@ export class Watch<T> implements AsyncIterableIterator<WatchEvent<T>> {
   #stop(state: 'closed' | 'cancelled' | 'ended'): void {
     if (this.#state !== 'running') return;
     this.#state = state;
-    this.#unlink();
+    this.#unlink?.();
     this.#closeStream();
   }
 
-  /** Ends the watch with the client and with the caller's signal. */
-  #link(signal: AbortSignal | undefined): () => void {
+  /** Makes the watch end with the client and with the signal of its user. */
+  #link(): void {
+    const signal = this.#signal;
     const cancel = () => this.#stop('cancelled');
-    if (signal?.aborted === true || this.#caller.isClosed) {
+    if (signal?.aborted === true || this.#invoker.isClosed) {
       this.#state = 'cancelled';
-      return cancel;
+      return;
     }
     allowSharing(signal);
     signal?.addEventListener('abort', cancel, { once: true });
-    const unlinkClient = this.#caller.onClose(cancel);
-    return () => {
+    const unlinkClient = this.#invoker.onClose(cancel);
+    this.#unlink = () => {
       signal?.removeEventListener('abort', cancel);
       unlinkClient();
     };
