@@ -3,6 +3,7 @@
 mod binding;
 mod calls;
 mod connections;
+mod readme;
 mod server;
 mod tls;
 mod tokens;
