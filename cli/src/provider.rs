@@ -8,7 +8,7 @@ pub(crate) mod offer;
 pub(crate) mod response;
 
 use std::{
-    io,
+    fmt, io,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -79,7 +79,7 @@ pub(crate) enum ProviderError {
         source: io::Error,
     },
     /// A call failed. `doing` says what was tried, such as "list templates".
-    #[error("cannot {doing}: {source}")]
+    #[error("cannot {doing}: {}", cause(source))]
     Call {
         doing: String,
         /// The template that the call was about.
@@ -126,10 +126,7 @@ impl ProviderError {
     /// Why the stored login gave no token, if that is why the call failed.
     pub(crate) fn login_error(&self) -> Option<&LoginError> {
         let Self::Call { source, .. } = self else { return None };
-        match source.as_ref() {
-            Error::Token(TokenError::LoggedOut(source) | TokenError::Source(source)) => source.downcast_ref(),
-            _ => None,
-        }
+        login_error(source)
     }
 
     /// The reason that the backend gave, if it did.
@@ -263,7 +260,7 @@ impl<'a> Provider<'a> {
         if !request.validate_only {
             request.wait = prost_types::Duration::try_from(patience.min(WAIT)).ok();
         }
-        match self.client.bind(request, patience, progress).await {
+        match self.client.bind_by_request(request, patience, progress).await {
             Ok(bound) => Ok(bound),
             Err(source) => Err(self.failed(doing, Some(&bind.template), source)),
         }
@@ -313,6 +310,22 @@ impl<'a> Provider<'a> {
             // The server says in its own message who the caller is to it.
             Login::Stored(_) | Login::None => None,
         }
+    }
+}
+
+/// Why the stored login gave no token, which the error of the call does not show.
+fn login_error(error: &Error) -> Option<&LoginError> {
+    match error {
+        Error::Token(TokenError::LoggedOut(source) | TokenError::Source(source)) => source.downcast_ref(),
+        _ => None,
+    }
+}
+
+/// What went wrong in a call, for the user.
+fn cause(error: &Error) -> &dyn fmt::Display {
+    match login_error(error) {
+        Some(login) => login,
+        None => error,
     }
 }
 

@@ -151,7 +151,7 @@ impl World {
     async fn bind(&self, template: &str, identity: &str) -> Result<String> {
         let bound = self
             .client
-            .bind(wish(template, template, identity), PATIENCE, |_| ())
+            .bind_by_request(wish(template, template, identity), PATIENCE, |_| ())
             .await;
         bound.with_context(|| format!("bind {template}"))?;
         Ok(Provider::contract(identity))

@@ -112,7 +112,7 @@ impl World {
 
     async fn bind(&self, template: &str, identity: &str) -> Result<Bound, Error> {
         self.client
-            .bind(wish(template, template, identity), PATIENCE, |_| ())
+            .bind_by_request(wish(template, template, identity), PATIENCE, |_| ())
             .await
     }
 

@@ -109,7 +109,7 @@ pub async fn renew(client: &Client, contract: &str) -> Result<RenewedCredential,
         .renew_kubeconfig(contract)
         .await
         .map_err(|error| renew_error(&error))?;
-    let sent = answer.kubeconfig;
+    let sent = answer.kubeconfig.into_message();
     let access = ProviderAccess::parse(&sent.kubeconfig)?;
     let duration = |duration: Option<prost_types::Duration>| duration.and_then(|duration| duration.try_into().ok());
     let schedule = RenewalSchedule::granted(Instant::now(), duration(sent.expires_in), duration(sent.renew_after));

@@ -96,9 +96,9 @@ impl Owners {
 }
 
 async fn bind(client: &Client, template: &str, number: usize) -> Result<Contract> {
-    let bound = client.bind(wish(template, number), PATIENCE, |_| {}).await?;
-    let kubeconfig = bound.response.kubeconfig.context("a bind without a kubeconfig")?;
-    let access = ProviderAccess::parse(&kubeconfig.kubeconfig)?;
+    let bound = client.bind_by_request(wish(template, number), PATIENCE, |_| {}).await?;
+    let kubeconfig = bound.kubeconfig.context("a bind without a kubeconfig")?;
+    let access = ProviderAccess::parse(kubeconfig.expose())?;
     Ok(Contract {
         namespace: access.namespace,
         export: bound.response.binding_name.into(),

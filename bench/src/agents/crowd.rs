@@ -11,7 +11,6 @@ use anyhow::{Context as _, Result, anyhow};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bindery_proto::v1alpha2::{Export, WatchExportsRequest};
 use bindery_sdk::{Client, WatchEvent};
-use futures::StreamExt as _;
 use tokio::{
     sync::mpsc,
     task::JoinSet,

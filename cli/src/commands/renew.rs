@@ -98,7 +98,7 @@ async fn renewed(
             Ok(renewed) => {
                 return Ok(BindingResourceResponse {
                     provider_namespace: renewed.contract,
-                    kubeconfig: Some(renewed.kubeconfig),
+                    kubeconfig: Some(renewed.kubeconfig.into_message()),
                     ..BindingResourceResponse::default()
                 });
             }
@@ -123,10 +123,10 @@ async fn renewed(
         None => consumer.identity().await?,
     };
     match provider.request(name, &identity).await {
-        Ok(request) => Ok(provider.bind_again(request, patience).await?.response),
+        Ok(request) => Ok(provider.bind_again(request, patience).await?.to_response()),
         Err(error) if error.reason() == Some(ErrorReason::RequestNotFound) => {
             match shared_bind(provider, renewal, name, identity).await {
-                Some(bind) => Ok(provider.bind(&bind, patience, |_| ()).await?.response),
+                Some(bind) => Ok(provider.bind(&bind, patience, |_| ()).await?.to_response()),
                 // Another principal has bound, so the first refusal is the one to mend.
                 None => Err(refused.unwrap_or(error).into()),
             }

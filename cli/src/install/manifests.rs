@@ -2,7 +2,7 @@
 
 use bindery_api::labels;
 pub(crate) use bindery_sdk::manifests::{
-    Install, Kubeconfig, MANAGER as FIELD_MANAGER, Manifests, bundle_secret_ref, secret, secret_ref,
+    BindingInstall, Kubeconfig, MANAGER as FIELD_MANAGER, Manifests, bundle_secret_ref, secret, secret_ref,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;

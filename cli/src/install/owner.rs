@@ -8,7 +8,7 @@ use bindery_api::{
     meta,
     v1alpha2::{APIServiceBinding, APIServiceBindingBundle, ClusterSecretKeyRef},
 };
-use bindery_sdk::manifests::Owner;
+use bindery_sdk::manifests::ManifestOwner;
 use kube::{Resource, core::ObjectMeta};
 
 /// The object that names the Secret with a provider's kubeconfig: an APIServiceBinding, which binds one export, or an
@@ -56,11 +56,11 @@ macro_rules! either {
 }
 pub(super) use either;
 
-impl From<Owner> for CredentialOwner {
-    fn from(owner: Owner) -> Self {
+impl From<ManifestOwner> for CredentialOwner {
+    fn from(owner: ManifestOwner) -> Self {
         match owner {
-            Owner::Binding(binding) => Self::Binding(binding),
-            Owner::Bundle(bundle) => Self::Bundle(bundle),
+            ManifestOwner::Binding(binding) => Self::Binding(binding),
+            ManifestOwner::Bundle(bundle) => Self::Bundle(bundle),
         }
     }
 }

@@ -176,7 +176,7 @@ pub(crate) fn plan(wanted: &Manifests, seen: &Installed, now: Timestamp) -> Resu
             same_grant(seen, grant)
         })?);
     }
-    writes.extend(plan_object(&wanted.secret, seen.secret.as_ref(), |_| {
+    writes.extend(plan_object(wanted.secret(), seen.secret.as_ref(), |_| {
         keeps_credential(wanted, seen, now)
     })?);
     writes.extend(plan_owner(&wanted.owner.clone().into(), seen.owner.as_ref())?);
@@ -229,7 +229,7 @@ fn keeps_credential(wanted: &Manifests, seen: &Installed, now: Timestamp) -> boo
     let Some(installed) = &seen.credential else {
         return false;
     };
-    let documents = wanted.secret.data.iter().flatten();
+    let documents = wanted.secret().data.iter().flatten();
     let offered = documents.map(|(_, document)| Credential::parse(&document.0)).next();
     // Before a bind there is no new kubeconfig yet, and the question is only whether the old one may stay.
     let same = offered.is_none_or(|offered| offered.is_ok_and(|offered| offered.differs_by_token_alone(installed)));

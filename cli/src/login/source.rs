@@ -167,7 +167,7 @@ impl TokenSource for StoredLogin {
         .boxed()
     }
 
-    fn refused(&self, token: &SecretString) {
+    fn forget(&self, token: &SecretString) {
         self.0.given.lock().refuse(token);
     }
 }

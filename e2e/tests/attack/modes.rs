@@ -48,10 +48,10 @@ impl Rider {
                 &format!("{name}-cluster"),
                 name,
             );
-            let answer = caller.bind(wish, PATIENCE, |_| ()).await;
+            let answer = caller.bind_by_request(wish, PATIENCE, |_| ()).await;
             bound = Some(answer.with_context(|| format!("{name} binds {template}"))?);
         }
-        let bound = bound.context("nothing is bound")?.response;
+        let bound = bound.context("nothing is bound")?.to_response();
         let yaml = String::from_utf8(bound.kubeconfig.context("a kubeconfig")?.kubeconfig.to_vec())?;
         let document: Kubeconfig = serde_saphyr::from_str(&yaml)?;
         let config = Config::from_custom_kubeconfig(document, &KubeConfigOptions::default()).await?;

@@ -56,10 +56,10 @@ impl Tenant {
         let mut bound = None;
         for offer in offers {
             let wish = wish(&request_name(name, *offer), offer.name, &identity, name);
-            let answer = caller.bind(wish, PATIENCE, |_| ()).await;
+            let answer = caller.bind_by_request(wish, PATIENCE, |_| ()).await;
             bound = Some(answer.with_context(|| format!("{name} binds {}", offer.name))?);
         }
-        let bound = bound.context("nothing is offered")?.response;
+        let bound = bound.context("nothing is offered")?.to_response();
         let yaml = String::from_utf8(bound.kubeconfig.context("a kubeconfig")?.kubeconfig.to_vec())?;
         let document: Kubeconfig = serde_saphyr::from_str(&yaml)?;
         let (api_token, backend_token) = tokens(&document)?;

@@ -7,7 +7,6 @@ use bindery_proto::v1alpha2::{
     ListTemplatesRequest, WatchExportsRequest,
 };
 use bindery_sdk::{Client, Code, Error};
-use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, ResourceExt as _, config::Kubeconfig};
 use secrecy::ExposeSecret as _;
@@ -76,7 +75,7 @@ fn an_identity_of_another_principal_is_refused_and_nothing_of_it_leaks() -> Resu
         "Crown Jewels".clone_into(&mut cluster.pretty_name);
         owner
             .client
-            .bind(asked, std::time::Duration::from_mins(2), |_| ())
+            .bind_by_request(asked, std::time::Duration::from_mins(2), |_| ())
             .await?;
         let namespaces: Api<Namespace> = Api::all(case.provider().plane.client());
         let before = namespaces.get(&contract).await?;
@@ -180,7 +179,7 @@ fn a_name_that_is_taken_is_refused_and_keeps_what_it_has() -> Result<()> {
         add_owner(&case.contract(), &second, &Api::all(case.provider().plane.client())).await?;
         let outcome = second
             .client
-            .bind(other_template, std::time::Duration::from_mins(2), |_| ())
+            .bind_by_request(other_template, std::time::Duration::from_mins(2), |_| ())
             .await;
         refused(outcome, code, ErrorReason::ExportNameTaken, &says)?;
         ensure!(case.requests(&second).await?.is_empty());

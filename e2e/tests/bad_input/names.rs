@@ -6,7 +6,6 @@ use bindery_proto::v1alpha2::{
     WatchExportsRequest,
 };
 use bindery_sdk::{Code, Error, StatusError};
-use futures::StreamExt as _;
 
 use crate::{
     expect::refused,

@@ -25,7 +25,7 @@ async fn bind_elsewhere(case: &Case, offer: Offer, other: &Provider) -> Result<S
         .token_file(token)
         .build()?;
     let wish = wish(offer.name, offer.name, &case.identity());
-    kubeconfig(&client.bind(wish, wildwest::SOON, |_| ()).await?)
+    kubeconfig(&client.bind_by_request(wish, wildwest::SOON, |_| ()).await?)
 }
 
 /// What the other provider holds of the consumer: nothing but the contract itself, and nothing written to it.

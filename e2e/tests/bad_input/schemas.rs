@@ -168,7 +168,7 @@ fn an_api_is_bound_once() -> Result<()> {
 
         let identity = case.identity();
         let wish = wish("twice", "once", &identity);
-        let bound = principal.client.bind(wish, wildwest::SOON, |_| ()).await?;
+        let bound = principal.client.bind_by_request(wish, wildwest::SOON, |_| ()).await?;
         case.plant_binding("twice", &kubeconfig(&bound)?).await?;
         let says = [
             &offer.crd_name(),

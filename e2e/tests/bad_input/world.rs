@@ -232,7 +232,7 @@ impl Principal {
     /// Binds a template for a cluster, under the template's name.
     pub(crate) async fn bind(&self, template: &str, identity: &str) -> Result<Bound, Error> {
         self.client
-            .bind(wish(template, template, identity), PATIENCE, |_| ())
+            .bind_by_request(wish(template, template, identity), PATIENCE, |_| ())
             .await
     }
 
@@ -248,10 +248,6 @@ impl Principal {
 
 /// A kubeconfig from a bind, as text.
 pub(crate) fn kubeconfig(bound: &Bound) -> Result<String> {
-    let kubeconfig = bound
-        .response
-        .kubeconfig
-        .as_ref()
-        .context("a bind without a kubeconfig")?;
-    Ok(String::from_utf8(kubeconfig.kubeconfig.to_vec())?)
+    let kubeconfig = bound.kubeconfig.as_ref().context("a bind without a kubeconfig")?;
+    Ok(String::from_utf8(kubeconfig.expose().to_vec())?)
 }

@@ -51,9 +51,9 @@ impl Contract {
     /// Exports an API under another name.
     pub(crate) async fn export_as(&self, name: &str, offer: Offer) -> Result<Credential> {
         let wish = wish(name, offer.name, &self.identity);
-        let bound = self.client.bind(wish, SOON, |_| ()).await?;
-        let kubeconfig = bound.response.kubeconfig.context("a bind without a kubeconfig")?;
-        let kubeconfig = std::str::from_utf8(&kubeconfig.kubeconfig)?;
+        let bound = self.client.bind_by_request(wish, SOON, |_| ()).await?;
+        let kubeconfig = bound.kubeconfig.context("a bind without a kubeconfig")?;
+        let kubeconfig = std::str::from_utf8(kubeconfig.expose())?;
         Ok(Credential(serde_saphyr::from_str(kubeconfig)?))
     }
 

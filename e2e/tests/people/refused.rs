@@ -83,7 +83,7 @@ fn a_name_that_comes_from_another_issuer_is_another_person() -> Result<()> {
         let client = world.client(&first.token().await?)?;
         let identity = "cluster-of-twin";
         client
-            .bind(call::wish("cowboys", "cowboys", identity), SOON, |_| ())
+            .bind_by_request(call::wish("cowboys", "cowboys", identity), SOON, |_| ())
             .await?;
         let contract = Provider::contract(identity);
         let list = async |developer: &Developer| -> Result<Vec<String>> {
@@ -102,7 +102,7 @@ fn a_name_that_comes_from_another_issuer_is_another_person() -> Result<()> {
         ensure!(reason(client.get_contract(&contract).await)? == ErrorReason::ContractDenied);
         ensure!(reason(client.renew_kubeconfig(&contract).await)? == ErrorReason::ContractDenied);
         let again = client
-            .bind(call::wish("riders", "cowboys", identity), SOON, |_| ())
+            .bind_by_request(call::wish("riders", "cowboys", identity), SOON, |_| ())
             .await;
         ensure!(reason(again)? == ErrorReason::ClusterIdentityTaken);
         let said = second.ok(&["provider", "contracts", "-o", "name"]).await?;

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use bindery_e2e::{Provider, call, wildwest::SOON};
 use bindery_proto::v1alpha2::{Contract, ShareContractRequest, WatchContractsRequest};
 use bindery_sdk::{Client, TokenError, Watch, WatchEvent, token_fn};
-use futures::{StreamExt as _, future::try_join_all};
+use futures::future::try_join_all;
 use tokio::time::timeout;
 
 use crate::{
@@ -43,7 +43,7 @@ fn a_watch_outlives_the_token_that_opened_it() -> Result<()> {
             let client = client(world, &walt)?;
             let identity = format!("cluster-of-{}", walt.user.name);
             client
-                .bind(call::wish("cowboys", "cowboys", &identity), SOON, |_| ())
+                .bind_by_request(call::wish("cowboys", "cowboys", &identity), SOON, |_| ())
                 .await?;
             let contract = Provider::contract(&identity);
 

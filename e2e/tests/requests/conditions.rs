@@ -224,7 +224,7 @@ fn a_name_that_another_template_has_is_refused() -> Result<()> {
         case.apply(&case.request("cowboys")).await?;
         case.succeeds("cowboys").await?;
         let wish = call::wish("riders", "cowboys", &case.identity());
-        case.caller().await?.bind(wish, SOON, |_| ()).await?;
+        case.caller().await?.bind_by_request(wish, SOON, |_| ()).await?;
         let mut request = case.request(case.name);
         request["metadata"]["name"] = json!("riders");
         case.apply(&request).await?;
@@ -266,13 +266,13 @@ fn calls_and_resources_make_requests_side_by_side() -> Result<()> {
         let caller = case.caller().await?;
         // The server's own requests pass the policy, with the marks that nobody else may set.
         let bound = caller
-            .bind(call::wish("cowboys", "cowboys", &case.identity()), SOON, |_| ())
+            .bind_by_request(call::wish("cowboys", "cowboys", &case.identity()), SOON, |_| ())
             .await?;
         ensure!(bound.response.provider_namespace == case.contract(), "another contract");
         // What was bound by a call is the very account's, and a resource knows its author by name alone.
         let theirs = "cluster-of-a-call";
         caller
-            .bind(call::wish("cowboys", "cowboys", theirs), SOON, |_| ())
+            .bind_by_request(call::wish("cowboys", "cowboys", theirs), SOON, |_| ())
             .await?;
         let mut request = case.request("cowboys");
         request["metadata"]["name"] = json!("of-a-call");

@@ -93,7 +93,7 @@ async fn let_marshal_see(provider: &Provider) -> Result<()> {
 async fn bind(client: &Client, name: &str) -> Result<()> {
     eventually_ok(format!("{name} to be bound"), SOON, async || {
         client
-            .bind(call::wish(name, "cowboys", IDENTITY), SOON, |_| ())
+            .bind_by_request(call::wish(name, "cowboys", IDENTITY), SOON, |_| ())
             .await
             .map_err(anyhow::Error::from)
     })
@@ -122,7 +122,7 @@ fn a_team_uses_what_one_of_it_bound() -> Result<()> {
             contract: Provider::contract(IDENTITY),
         };
         let wish = call::wish("cowboys", "cowboys", IDENTITY);
-        let denied = callers.jane.bind(wish, SOON, |_| ()).await;
+        let denied = callers.jane.bind_by_request(wish, SOON, |_| ()).await;
         let denied = refused(denied, ErrorReason::TemplateBindDenied)?;
         ensure!(denied.contains("ranchers") && denied.contains("verb bind"), "{denied}");
         admin(world, &["grant", "cowboys", "--group", "ranchers"]).await?;
@@ -175,7 +175,10 @@ impl Callers {
         let same = |text: &str| text.split(" (").next().unwrap_or_default().replace(contract, nobodys);
         ensure!(same(&says) == same(&of_none), "{says} is not {of_none}");
         let wish = call::wish("riders", "cowboys", IDENTITY);
-        refused(john.bind(wish, SOON, |_| ()).await, ErrorReason::ClusterIdentityTaken)?;
+        refused(
+            john.bind_by_request(wish, SOON, |_| ()).await,
+            ErrorReason::ClusterIdentityTaken,
+        )?;
         ensure!(names_of(john).await?.is_empty(), "john sees contracts");
 
         let to_others = jane.share_contract(share(contract, "bandits")).await;

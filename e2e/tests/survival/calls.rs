@@ -18,7 +18,7 @@ pub(super) fn client(provider: &Provider, address: &str, token: &Path) -> Result
 /// Binds the template `cowboys` for a cluster.
 pub(super) async fn bind(client: &Client, identity: &str) -> Result<Bound, Error> {
     client
-        .bind(wish("cowboys", "cowboys", identity), PATIENCE, |_| ())
+        .bind_by_request(wish("cowboys", "cowboys", identity), PATIENCE, |_| ())
         .await
 }
 

@@ -69,7 +69,7 @@ fn leaders_killed_during_work() -> Result<()> {
             leads(&bound.consumer.konnectors[follows]),
             leads(&bound.provider.servers[server_follows])
         )?;
-        ensure!(others.response.kubeconfig.is_some(), "bound without a kubeconfig");
+        ensure!(others.kubeconfig.is_some(), "bound without a kubeconfig");
         becomes(&admin, "other-replica", &once).await?;
         creating.await??;
         bound.converged().await?;

@@ -7,7 +7,6 @@ use anyhow::{Context as _, Result, bail, ensure};
 use bindery_e2e::{Consumer, Provider, bound::Bound, eventually_ok, lease, run, wildwest::SOON};
 use bindery_proto::v1alpha2::WatchBindableResourcesRequestsRequest;
 use bindery_sdk::{Client, Error, TransportFault, WatchEvent};
-use futures::StreamExt as _;
 use tokio::{
     task::JoinHandle,
     time::{Duration, Instant, sleep},

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::{Result, ensure};
 use bindery_api::v1alpha2::GroupResource;
 use bindery_proto::v1alpha2::BindingResourceResponse;
-use bindery_sdk::manifests::{Manifests, Options};
+use bindery_sdk::manifests::{ManifestOptions, Manifests};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ pub struct Input {
     pub options: Choices,
 }
 
-/// [`Options`] as JSON, with resources such as `secrets` and `certificates.example.com`.
+/// [`ManifestOptions`] as JSON, with resources such as `secrets` and `certificates.example.com`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Choices {
@@ -92,10 +92,10 @@ pub fn render(input: &Input) -> Result<Outcome> {
 }
 
 impl Choices {
-    fn to_options(&self) -> Options {
-        let defaults = Options::default();
+    fn to_options(&self) -> ManifestOptions {
+        let defaults = ManifestOptions::default();
         let resources = |names: &[String]| -> BTreeSet<_> { names.iter().map(|name| resource(name)).collect() };
-        Options {
+        ManifestOptions {
             name: self.name.clone(),
             template: self.template.clone(),
             bundle: self.bundle.clone(),

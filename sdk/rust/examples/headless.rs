@@ -11,7 +11,7 @@
 //! - `BIND_SECRET`: name of the Secret, in the konnector's namespace
 //! - `BIND_OUTPUT`: the file that the Secret is written to
 //!
-//! It can be run again at any time: the backend answers the same request with what is there, and a fresh kubeconfig.
+//! It can be run again at any time: the backend responds to the same request with what is there, and a fresh kubeconfig.
 
 use std::{env, fs::File, io::Write as _, os::unix::fs::OpenOptionsExt as _, path::Path};
 
@@ -28,12 +28,12 @@ const KUBECONFIG_KEY: &str = "kubeconfig";
 async fn main() -> Result<()> {
     let client = client()?;
     // Who asks is not in the request: the backend knows it from the token. The request stays pending while the provider's admin has
-    // something to mend. Failures that pass are tried again by the client; the others come with a reason and its mend.
+    // something to change. Failures that may pass are retried by the client; the others say what to do.
     let bound = client
         .bind_template(variable("BIND_TEMPLATE")?, variable("BIND_CLUSTER_IDENTITY")?)
         .await?;
-    let kubeconfig = bound.response.kubeconfig.context("the answer has no kubeconfig")?;
-    let secret = secret(&variable("BIND_SECRET")?, kubeconfig.kubeconfig.to_vec());
+    let kubeconfig = bound.kubeconfig.context("the response has no kubeconfig")?;
+    let secret = secret(&variable("BIND_SECRET")?, kubeconfig.expose().to_vec());
     write(Path::new(&variable("BIND_OUTPUT")?), &secret)
 }
 
@@ -42,7 +42,7 @@ fn client() -> Result<Client> {
     let token = FileToken::new(variable("BIND_TOKEN_FILE")?);
     let mut builder = Client::builder(variable("BIND_SERVER")?).token_source(token);
     if let Ok(path) = env::var("BIND_CA_FILE") {
-        builder = builder.ca_pem(std::fs::read(&path).with_context(|| format!("cannot read the CA file {path}"))?);
+        builder = builder.ca_file(path);
     }
     Ok(builder.build()?)
 }

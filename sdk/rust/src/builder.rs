@@ -1,6 +1,7 @@
 //! Builds a client: its address, trusted CAs, token source and time limits.
 
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use rustls::sign::CertifiedKey;
 use secrecy::ExposeSecret as _;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 
+use crate::client::connections::Connections;
 use crate::client::{Client, Limits, Shared};
 use crate::retry::RetryPolicy;
 use crate::token::file::FileToken;
@@ -22,13 +24,17 @@ use crate::watch::WatchTiming;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Limit on the time limits of a client: longer ones are cut to it.
+pub(crate) const TIMEOUT_MAX: Duration = Duration::from_hours(24);
+
 const USER_AGENT: &str = concat!("bindery-sdk-rust/", env!("CARGO_PKG_VERSION"));
 
 /// Settings of a client; see [`Client::builder`].
 #[must_use]
 pub struct ClientBuilder {
     address: String,
-    ca_pem: Option<Vec<u8>>,
+    authority: Authority,
     client_certificate: Option<ClientCertificate>,
     server_name: Option<String>,
     allow_plaintext: bool,
@@ -38,6 +44,16 @@ pub struct ClientBuilder {
     retry: RetryPolicy,
     watch: WatchTiming,
     user_agent: String,
+}
+
+/// The CA certificates that a client trusts.
+enum Authority {
+    /// Those of the system.
+    System,
+    /// These, PEM.
+    Pem(Vec<u8>),
+    /// Those in this file, PEM.
+    File(PathBuf),
 }
 
 /// A certificate by which the client shows the server who it is, and its private key, both PEM.
@@ -54,12 +70,12 @@ pub enum BuildError {
     #[error(transparent)]
     Address(#[from] AddressError),
     /// The address is `http://`, but not of this machine, or plaintext was not allowed.
-    #[error("{address} is plaintext, over which tokens could be read; {mend}")]
+    #[error("{address} is plaintext, over which tokens could be read; {advice}")]
     Plaintext {
         /// The address.
         address: Address,
         /// What to write instead.
-        mend: &'static str,
+        advice: &'static str,
     },
     /// The CA certificates are not valid PEM.
     #[error(
@@ -70,6 +86,16 @@ pub enum BuildError {
         address: Address,
         /// What is wrong with the certificates.
         fault: String,
+    },
+    /// The file with the CA certificates cannot be read.
+    #[error("cannot read the file {} with the CA certificates for {address}: {source}", path.display())]
+    CaFile {
+        /// The address.
+        address: Address,
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
     },
     /// The client certificate and its key are not valid PEM, or do not belong together.
     #[error(
@@ -89,6 +115,12 @@ pub enum BuildError {
         /// Why TLS cannot be set up.
         fault: String,
     },
+    /// A time limit is zero.
+    #[error("{setting} is zero; give a longer one")]
+    Timeout {
+        /// What the time limit is of, for people.
+        setting: &'static str,
+    },
     /// The user agent is not a valid header value.
     #[error("the user agent {0:?} cannot stand in a header")]
     UserAgent(String),
@@ -100,9 +132,10 @@ impl BuildError {
         match self {
             Self::Address(_) => "AddressInvalid",
             Self::Plaintext { .. } => "PlaintextRefused",
-            Self::Ca { .. } => "CaInvalid",
+            Self::Ca { .. } | Self::CaFile { .. } => "CaInvalid",
             Self::ClientCertificate { .. } => "ClientCertificateInvalid",
             Self::Tls { .. } => "TlsSetupFailed",
+            Self::Timeout { .. } => "TimeoutInvalid",
             Self::UserAgent(_) => "UserAgentInvalid",
         }
     }
@@ -119,7 +152,7 @@ impl ClientBuilder {
     fn new(address: String) -> Self {
         Self {
             address,
-            ca_pem: None,
+            authority: Authority::System,
             client_certificate: None,
             server_name: None,
             allow_plaintext: false,
@@ -132,9 +165,16 @@ impl ClientBuilder {
         }
     }
 
-    /// Trusts these CA certificates (PEM) instead of those of the system.
+    /// Trusts these CA certificates (PEM) instead of those of the system, or of a file given before.
     pub fn ca_pem(mut self, pem: impl Into<Vec<u8>>) -> Self {
-        self.ca_pem = Some(pem.into());
+        self.authority = Authority::Pem(pem.into());
+        self
+    }
+
+    /// Trusts the CA certificates in this file (PEM), which [`Self::build`] reads, instead of those of the system, or of a text given
+    /// before.
+    pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.authority = Authority::File(path.into());
         self
     }
 
@@ -178,19 +218,21 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the time limit for connecting, TLS included. The default is 10 s.
+    /// Sets the time limit for connecting, TLS included. The default is 10 s. Zero is an error; above 24 h, the limit is 24 h.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
     }
 
-    /// Sets the time limit of a call with all its attempts. The default is 30 s, and longer for calls that wait for a controller.
+    /// Sets the time limit of a call with its token and all its attempts. The default is 30 s, and longer for calls that wait for a
+    /// controller. Zero is an error; above 24 h, the limit is 24 h.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.limits.total = Some(timeout);
         self
     }
 
-    /// Sets the time limit of one attempt. The default is 10 s, and longer for calls that wait for a controller.
+    /// Sets the time limit of one attempt. The default is 10 s, and longer for calls that wait for a controller. Zero is an error;
+    /// above 24 h, the limit is 24 h.
     pub fn attempt_timeout(mut self, timeout: Duration) -> Self {
         self.limits.attempt = Some(timeout);
         self
@@ -215,8 +257,10 @@ impl ClientBuilder {
         self
     }
 
-    /// Builds the client, which connects with its first call. Must be called within a Tokio runtime.
-    pub fn build(self) -> Result<Client, BuildError> {
+    /// Builds the client, which connects with its first call. Must be called within a Tokio runtime. No proxy of the environment is
+    /// used.
+    pub fn build(mut self) -> Result<Client, BuildError> {
+        self.check_timeouts()?;
         let address = self.check_address()?;
         let mut endpoint = Endpoint::from_shared(address.to_string())
             .map_err(|error| BuildError::Tls {
@@ -235,24 +279,39 @@ impl ClientBuilder {
                 .tls_config(self.tls(&address)?)
                 .map_err(|error| tls_error(&address, &error))?;
         }
-        Ok(self.finish(address, endpoint.connect_lazy()))
+        Ok(self.finish(address, Connections::to(endpoint)))
     }
 
     /// Builds a client on an existing channel, such as an in-memory one. The address still determines the audience and the names
-    /// in errors; CA, server name, connect timeout and user agent are those of the channel.
-    pub fn build_with_channel(self, channel: Channel) -> Result<Client, BuildError> {
+    /// in errors; CA, server name, connect timeout and user agent are those of the channel, on which watches are opened too.
+    pub fn build_with_channel(mut self, channel: Channel) -> Result<Client, BuildError> {
+        self.check_timeouts()?;
         let address = self.check_address()?;
-        Ok(self.finish(address, channel))
+        Ok(self.finish(address, Connections::of_channel(channel)))
+    }
+
+    fn check_timeouts(&mut self) -> Result<(), BuildError> {
+        let limits = [
+            ("the time limit of a call", self.limits.total.as_mut()),
+            ("the time limit of an attempt", self.limits.attempt.as_mut()),
+            ("the time limit for connecting", Some(&mut self.connect_timeout)),
+        ];
+        for (setting, limit) in limits {
+            if let Some(limit) = limit {
+                *limit = check_timeout(setting, *limit)?;
+            }
+        }
+        Ok(())
     }
 
     fn check_address(&self) -> Result<Address, BuildError> {
         let address: Address = self.address.parse()?;
-        let mend = match address.scheme() {
+        let advice = match address.scheme() {
             Scheme::Http if !address.is_loopback() => "dial https://, plaintext is for loopback addresses alone",
             Scheme::Http if !self.allow_plaintext => "dial https://, or allow plaintext explicitly",
             Scheme::Https | Scheme::Http => return Ok(address),
         };
-        Err(BuildError::Plaintext { address, mend })
+        Err(BuildError::Plaintext { address, advice })
     }
 
     fn tls(&self, address: &Address) -> Result<ClientTlsConfig, BuildError> {
@@ -265,8 +324,14 @@ impl ClientBuilder {
                 fault,
             })?);
         }
-        let Some(pem) = &self.ca_pem else {
-            return Ok(config.with_native_roots());
+        let pem = match &self.authority {
+            Authority::System => return Ok(config.with_native_roots()),
+            Authority::Pem(pem) => pem,
+            Authority::File(path) => &std::fs::read(path).map_err(|source| BuildError::CaFile {
+                address: address.clone(),
+                path: path.clone(),
+                source,
+            })?,
         };
         // Checked here because tonic ignores invalid certificates, and would then trust no server.
         check_certificates(pem).map_err(|fault| BuildError::Ca {
@@ -276,10 +341,10 @@ impl ClientBuilder {
         Ok(config.ca_certificate(Certificate::from_pem(pem)))
     }
 
-    fn finish(self, address: Address, channel: Channel) -> Client {
+    fn finish(self, address: Address, connections: Connections) -> Client {
         let shared = Shared {
             address,
-            channel,
+            connections,
             tokens: self.tokens,
             retry: self.retry,
             watch: self.watch,
@@ -301,6 +366,14 @@ impl ClientCertificate {
         CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider()).map_err(|error| error.to_string())?;
         Ok(Identity::from_pem(&self.chain, pem))
     }
+}
+
+/// Returns the time limit that is used for a setting; fails if it is zero.
+pub(crate) fn check_timeout(setting: &'static str, timeout: Duration) -> Result<Duration, BuildError> {
+    if timeout.is_zero() {
+        return Err(BuildError::Timeout { setting });
+    }
+    Ok(timeout.min(TIMEOUT_MAX))
 }
 
 fn check_certificates(pem: &[u8]) -> Result<(), String> {
@@ -374,9 +447,16 @@ mod tests {
             Err("TlsSetupFailed"),
         );
         check(
-            Client::builder(address).ca_pem(ca).user_agent("line\nbreak"),
+            Client::builder(address).ca_pem(ca.clone()).user_agent("line\nbreak"),
             Err("UserAgentInvalid"),
         );
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ca.crt");
+        check(Client::builder(address).ca_file(&file), Err("CaInvalid"));
+        std::fs::write(&file, garbage).unwrap();
+        check(Client::builder(address).ca_file(&file), Err("CaInvalid"));
+        std::fs::write(&file, ca).unwrap();
+        check(Client::builder(address).ca_file(&file), Ok(address));
     }
 
     #[tokio::test]
@@ -393,6 +473,27 @@ mod tests {
         check(with(&chain, &other.signing_key.serialize_pem()), invalid);
         check(with(&chain, "no key"), invalid);
         check(with("no certificate", &key), invalid);
+    }
+
+    #[tokio::test]
+    async fn time_limits_are_longer_than_nothing_and_no_longer_than_a_day() {
+        let address = "https://bind.example.com";
+        let builder = || Client::builder(address).ca_pem(rcgen::generate_simple_self_signed([]).unwrap().cert.pem());
+        let invalid = Err("TimeoutInvalid");
+        check(builder().timeout(Duration::ZERO), invalid);
+        check(builder().attempt_timeout(Duration::ZERO), invalid);
+        check(builder().connect_timeout(Duration::ZERO), invalid);
+        let longest = builder()
+            .timeout(Duration::MAX)
+            .attempt_timeout(Duration::MAX)
+            .connect_timeout(Duration::MAX);
+        check(longest, Ok(address));
+        assert_eq!(check_timeout("x", Duration::MAX).unwrap(), TIMEOUT_MAX);
+        let client = builder().build().unwrap();
+        assert_eq!(
+            client.with_timeout(Duration::ZERO).unwrap_err().reason(),
+            "TimeoutInvalid"
+        );
     }
 
     #[test]

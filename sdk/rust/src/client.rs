@@ -2,9 +2,11 @@
 
 pub(crate) mod binding;
 pub(crate) mod catalog;
+pub(crate) mod connections;
 pub(crate) mod contract;
 pub(crate) mod credential;
 pub(crate) mod export;
+pub(crate) mod message;
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
@@ -16,19 +18,22 @@ use bindery_proto::v1alpha2::ErrorReason;
 use futures::FutureExt as _;
 use http::uri::PathAndQuery;
 use prost::Message;
+use prost::bytes::Bytes;
 use secrecy::SecretString;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use tonic::client::Grpc;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status, Streaming};
-use tonic_prost::ProstCodec;
 use tracing::debug;
 
+use self::connections::Connections;
+use self::message::{EncodedRequest, RequestCodec};
+use crate::builder::{BuildError, TIMEOUT_MAX, check_timeout};
 use crate::error::Error;
 use crate::method::Method;
 use crate::retry::RetryPolicy;
-use crate::token::{self, TokenSource};
+use crate::token::{self, TokenError, TokenSource};
 use crate::watch::WatchTiming;
 
 /// Size limit of a response, in bytes.
@@ -37,7 +42,7 @@ pub const MESSAGE_RECEIVE_MAX: usize = 4 * 1024 * 1024;
 /// Size limit of a request, in bytes; servers refuse larger ones.
 pub const MESSAGE_SEND_MAX: usize = 256 * 1024;
 
-/// A client of one backend. Cheap to clone; clones share the connection.
+/// A client of one backend. Cheap to clone; clones share the connections: one for calls, and one more for every 200 watches.
 #[derive(Clone)]
 pub struct Client {
     pub(crate) shared: Arc<Shared>,
@@ -47,7 +52,7 @@ pub struct Client {
 /// State that the clones of a client share.
 pub(crate) struct Shared {
     pub(crate) address: Address,
-    pub(crate) channel: Channel,
+    pub(crate) connections: Connections,
     pub(crate) tokens: Option<Arc<dyn TokenSource>>,
     pub(crate) retry: RetryPolicy,
     pub(crate) watch: WatchTiming,
@@ -93,40 +98,42 @@ impl Client {
         self.shared.address.to_string()
     }
 
-    /// Sets the time limit of calls, all attempts included.
-    #[must_use]
-    pub fn with_timeout(mut self, timeout: Duration) -> Self {
-        self.limits.total = Some(timeout);
-        self
+    /// Sets the time limit of calls, all attempts and the token included. Zero is an error; above 24 h, the limit is 24 h.
+    pub fn with_timeout(mut self, timeout: Duration) -> Result<Self, BuildError> {
+        self.limits.total = Some(check_timeout("the time limit of a call", timeout)?);
+        Ok(self)
     }
 
     /// Makes a unary call with token, request id, deadline and retries. All typed methods use this one.
-    pub async fn call<Q, A>(&self, method: Method<Q, A>, message: Q) -> Result<A, Error>
+    pub async fn call<Q, R>(&self, method: Method<Q, R>, message: Q) -> Result<R, Error>
     where
-        Q: Message + Clone + 'static,
-        A: Message + Default + 'static,
+        Q: Message + 'static,
+        R: Message + Default + 'static,
     {
         self.call_waiting(method, message, Duration::ZERO).await
     }
 
     /// Makes a call for which the server may wait for `wait` before it responds.
-    pub(crate) async fn call_waiting<Q, A>(&self, method: Method<Q, A>, message: Q, wait: Duration) -> Result<A, Error>
+    pub(crate) async fn call_waiting<Q, R>(&self, method: Method<Q, R>, message: Q, wait: Duration) -> Result<R, Error>
     where
-        Q: Message + Clone + 'static,
-        A: Message + Default + 'static,
+        Q: Message + 'static,
+        R: Message + Default + 'static,
     {
         let times = self.limits.times(wait);
         let request_id = request_id();
         let start = Instant::now();
         let deadline = start + times.total;
+        let message = EncodedRequest::new(&message, &request_id)?;
         let mut tokens = TokenMemory::default();
         let mut attempts = 0;
         loop {
+            // Fetched within the time of the call: a login may take longer than an attempt.
+            let token = self.token(method.is_open(), start, deadline, &mut tokens).await?;
             attempts += 1;
             let until = deadline.min(Instant::now() + times.attempt);
-            let attempt = self.attempt(method, message.clone(), &request_id, until, &mut tokens);
+            let attempt = self.attempt(method, message.clone(), token, &request_id, until);
             let error = match timeout_at(until, attempt).await {
-                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Ok(response)) => return Ok(response),
                 Ok(Err(error)) => error,
                 Err(_) => Error::deadline(self.address(), start.elapsed(), &request_id),
             };
@@ -148,69 +155,77 @@ impl Client {
                 attempts,
                 ?delay,
                 reason = error.reason_str(),
-                "call is tried again"
+                "call is retried"
             );
             tokio::time::sleep(delay).await;
         }
     }
 
-    async fn attempt<Q, A>(
+    async fn attempt<Q, R>(
         &self,
-        method: Method<Q, A>,
-        message: Q,
+        method: Method<Q, R>,
+        message: EncodedRequest,
+        token: Option<MetadataValue<Ascii>>,
         request_id: &str,
         until: Instant,
-        tokens: &mut TokenMemory,
-    ) -> Result<A, Error>
+    ) -> Result<R, Error>
     where
-        Q: Message + 'static,
-        A: Message + Default + 'static,
+        R: Message + Default + 'static,
     {
-        let mut request = self.request(message, method.is_open(), request_id, tokens).await?;
+        let mut request = request(message, token, request_id);
         request.set_timeout(until.saturating_duration_since(Instant::now()));
         if let Some(timeout) = request.metadata_mut().get_mut("grpc-timeout") {
             timeout.set_sensitive(true);
         }
-        let mut grpc = self.grpc(request_id).await?;
+        let mut grpc = self.grpc(self.shared.connections.calls(), request_id).await?;
         let path = PathAndQuery::from_static(method.path());
-        let answer = grpc.unary(request, path, ProstCodec::<Q, A>::default());
-        self.receive(answer, request_id).await.map(Response::into_inner)
+        let response = grpc.unary(request, path, RequestCodec::<R>::new());
+        self.receive(response, request_id).await.map(Response::into_inner)
     }
 
-    /// Opens a stream without retries. A stream has no deadline: its reader notices missing heartbeats.
-    pub(crate) async fn open<Q, A>(
+    /// Opens a stream on a connection without retries, once the token is there. A stream has no deadline: its reader notices
+    /// missing heartbeats.
+    pub(crate) async fn open<Q, R>(
         &self,
-        method: Method<Q, A>,
-        message: Q,
+        method: Method<Q, R>,
+        message: EncodedRequest,
+        channel: &Channel,
+        request_id: &str,
+        open_timeout: Duration,
         tokens: &mut TokenMemory,
-    ) -> Result<Streaming<A>, Error>
+    ) -> Result<Streaming<R>, Error>
     where
-        Q: Message + 'static,
-        A: Message + Default + 'static,
+        R: Message + Default + 'static,
     {
-        let request_id = request_id();
-        let request = self.request(message, method.is_open(), &request_id, tokens).await?;
-        let mut grpc = self.grpc(&request_id).await?;
-        let path = PathAndQuery::from_static(method.path());
-        let answer = grpc.server_streaming(request, path, ProstCodec::<Q, A>::default());
-        self.receive(answer, &request_id).await.map(Response::into_inner)
+        let start = Instant::now();
+        let deadline = start + self.limits.times(Duration::ZERO).total;
+        let token = self.token(method.is_open(), start, deadline, tokens).await?;
+        let opening = async {
+            let mut grpc = self.grpc(channel, request_id).await?;
+            let path = PathAndQuery::from_static(method.path());
+            let request = request(message, token, request_id);
+            let response = grpc.server_streaming(request, path, RequestCodec::<R>::new());
+            self.receive(response, request_id).await.map(Response::into_inner)
+        };
+        let opened = timeout(open_timeout, opening).await;
+        opened.unwrap_or_else(|_| Err(Error::deadline(self.address(), open_timeout, request_id)))
     }
 
     /// Waits for a message of the server. tonic panics on error details that are not base64: that panic becomes an error.
     pub(crate) async fn receive<T>(
         &self,
-        answer: impl Future<Output = Result<T, Status>>,
+        response: impl Future<Output = Result<T, Status>>,
         request_id: &str,
     ) -> Result<T, Error> {
-        match AssertUnwindSafe(answer).catch_unwind().await {
-            Ok(Ok(answer)) => Ok(answer),
+        match AssertUnwindSafe(response).catch_unwind().await {
+            Ok(Ok(response)) => Ok(response),
             Ok(Err(status)) => Err(Error::from_status(&status, self.address(), request_id)),
-            Err(_) => Err(Error::protocol(self.address(), "its answer cannot be decoded")),
+            Err(_) => Err(Error::protocol(self.address(), "its response cannot be decoded")),
         }
     }
 
-    async fn grpc(&self, request_id: &str) -> Result<Grpc<Channel>, Error> {
-        let mut grpc = Grpc::new(self.shared.channel.clone())
+    async fn grpc(&self, channel: &Channel, request_id: &str) -> Result<Grpc<Channel>, Error> {
+        let mut grpc = Grpc::new(channel.clone())
             .max_decoding_message_size(MESSAGE_RECEIVE_MAX)
             .max_encoding_message_size(MESSAGE_SEND_MAX);
         match grpc.ready().await {
@@ -222,31 +237,25 @@ impl Client {
         }
     }
 
-    async fn request<Q: Message>(
+    /// Gets the token of the next attempt, before the deadline of the call; `None` if the call has none.
+    async fn token(
         &self,
-        message: Q,
         open: bool,
-        request_id: &str,
+        start: Instant,
+        deadline: Instant,
         tokens: &mut TokenMemory,
-    ) -> Result<Request<Q>, Error> {
-        // Checked here, because tonic would close the connection over it.
-        if message.encoded_len() > MESSAGE_SEND_MAX {
-            return Err(Error::too_large(message.encoded_len(), MESSAGE_SEND_MAX, request_id));
-        }
-        let mut request = Request::new(message);
-        let metadata = request.metadata_mut();
-        // An id has only digits and letters; without one, the server makes its own.
-        if let Ok(mut id) = request_id.parse::<MetadataValue<Ascii>>() {
-            // Like the timeout, it differs in each call: it must not enter the header tables that both ends keep.
-            id.set_sensitive(true);
-            metadata.insert("x-request-id", id);
-        }
-        if let Some(source) = self.shared.tokens.as_ref().filter(|_| !open) {
-            let token = source.token().await?;
-            metadata.insert("authorization", token::bearer(&token)?);
-            tokens.send(token)?;
-        }
-        Ok(request)
+    ) -> Result<Option<MetadataValue<Ascii>>, Error> {
+        let Some(source) = self.shared.tokens.as_ref().filter(|_| !open) else {
+            return Ok(None);
+        };
+        let Ok(token) = timeout_at(deadline, source.token()).await else {
+            let waited = start.elapsed();
+            return Err(TokenError::Timeout { waited }.into());
+        };
+        let token = token?;
+        let header = token::bearer(&token)?;
+        tokens.send(token)?;
+        Ok(Some(header))
     }
 
     /// Makes the token source forget a token that the server called expired or invalid, once per token. `None` means to retry at
@@ -261,11 +270,27 @@ impl Client {
         if tokens.refreshed {
             return Err(error);
         }
-        source.refused(sent);
+        source.forget(sent);
         tokens.refreshed = true;
         tokens.rejected = Some(error);
         Ok(None)
     }
+}
+
+/// Makes the request of one attempt.
+fn request(message: EncodedRequest, token: Option<MetadataValue<Ascii>>, request_id: &str) -> Request<Bytes> {
+    let mut request = Request::new(message.0);
+    let metadata = request.metadata_mut();
+    // An id has only digits and letters; without one, the server makes its own.
+    if let Ok(mut id) = request_id.parse::<MetadataValue<Ascii>>() {
+        // Like the timeout, it differs in each call: it must not enter the header tables that both ends keep.
+        id.set_sensitive(true);
+        metadata.insert("x-request-id", id);
+    }
+    if let Some(token) = token {
+        metadata.insert("authorization", token);
+    }
+    request
 }
 
 impl TokenMemory {
@@ -289,8 +314,9 @@ impl Limits {
     const ATTEMPT: Duration = Duration::from_secs(10);
 
     fn times(self, wait: Duration) -> Times {
-        let attempt = self.attempt.unwrap_or(Self::ATTEMPT + wait);
-        let total = self.total.unwrap_or(Self::TOTAL + wait);
+        let with_wait = |limit: Duration| limit.saturating_add(wait).min(TIMEOUT_MAX);
+        let attempt = self.attempt.unwrap_or_else(|| with_wait(Self::ATTEMPT));
+        let total = self.total.unwrap_or_else(|| with_wait(Self::TOTAL));
         Times {
             total,
             attempt: attempt.min(total),
@@ -299,7 +325,7 @@ impl Limits {
 }
 
 /// Makes the id under which the server logs a call.
-fn request_id() -> String {
+pub(crate) fn request_id() -> String {
     format!("{:032x}", rand::random::<u128>())
 }
 
@@ -338,6 +364,7 @@ mod tests {
         check(None, None, 60, (90, 70));
         check(Some(seconds(5)), None, 60, (5, 5));
         check(Some(seconds(50)), Some(seconds(7)), 60, (50, 7));
+        check(None, None, u64::MAX, (24 * 60 * 60, 24 * 60 * 60));
     }
 
     #[test]

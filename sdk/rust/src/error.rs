@@ -21,7 +21,7 @@ use transport::TransportError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The server answered with an error, or did not answer before the deadline.
+    /// The server responded with an error, or did not respond before the deadline.
     #[error(transparent)]
     Status(Box<StatusError>),
     /// The server could not be reached, or the connection broke.
@@ -55,7 +55,7 @@ pub struct StatusError {
     pub reason: Option<ErrorReason>,
     /// The text of a reason that this build does not know, from a newer server.
     pub unknown_reason: Option<String>,
-    /// Explanation for people.
+    /// Explanation for people. May have several lines; `Display` has one.
     pub message: String,
     /// The variable parts of the message, under lowerCamelCase keys.
     pub metadata: BTreeMap<String, String>,
@@ -81,7 +81,7 @@ pub struct FieldViolation {
 /// A precondition of a call that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PreconditionViolation {
-    /// Kind of the precondition.
+    /// Type of the precondition, such as `TEMPLATE`.
     pub kind: String,
     /// The object that it is about.
     pub subject: String,
@@ -102,7 +102,7 @@ impl Error {
         Self::Status(Box::new(StatusError {
             code: Code::DeadlineExceeded,
             reason: Some(ErrorReason::Deadline),
-            message: format!("no answer from {address} within {:.1} s", waited.as_secs_f64()),
+            message: format!("no response from {address} within {:.1} s", waited.as_secs_f64()),
             request_id: request_id.to_owned(),
             ..StatusError::default()
         }))
@@ -257,18 +257,27 @@ pub(crate) fn printable(text: &str) -> String {
         .collect()
 }
 
+/// Replaces control characters and line breaks in a text of the server, which could forge a line of a log.
+pub(crate) fn one_line(text: &str) -> String {
+    text.chars()
+        .map(|char| if char.is_control() { ' ' } else { char })
+        .collect()
+}
+
 impl fmt::Display for StatusError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.message.is_empty() {
-            write!(f, "the server answered {}", code_name(self.code))?;
+            write!(f, "the server responded with {}", code_name(self.code))?;
         } else {
-            f.write_str(&self.message)?;
+            f.write_str(&one_line(&self.message))?;
         }
         for violation in &self.field_violations {
-            write!(f, "; {}: {}", violation.field, violation.description)?;
+            let (field, description) = (one_line(&violation.field), one_line(&violation.description));
+            write!(f, "; {field}: {description}")?;
         }
         for violation in &self.precondition_violations {
-            write!(f, "; {}: {}", violation.subject, violation.description)?;
+            let (subject, description) = (one_line(&violation.subject), one_line(&violation.description));
+            write!(f, "; {subject}: {description}")?;
         }
         f.write_str(" (")?;
         match self.reason {
@@ -276,7 +285,7 @@ impl fmt::Display for StatusError {
             None => f.write_str(code_name(self.code))?,
         }
         if !self.request_id.is_empty() {
-            write!(f, ", request {}", self.request_id)?;
+            write!(f, ", request {}", one_line(&self.request_id))?;
         }
         f.write_str(")")
     }
@@ -357,5 +366,8 @@ mod tests {
     fn what_a_server_says_cannot_rewrite_a_terminal() {
         let error = parse(&Status::internal("all \u{1b}[2Jgood"));
         assert_eq!(error.message, "all  [2Jgood");
+        let error = parse(&Status::internal("first\nsecond"));
+        assert_eq!(error.message, "first\nsecond");
+        assert_eq!(error.to_string(), "first second (INTERNAL, request sent-1)");
     }
 }

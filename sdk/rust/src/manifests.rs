@@ -1,15 +1,14 @@
-//! The objects that a consumer cluster needs for a bind, made of the provider's answer alone.
+//! The objects that a consumer cluster needs for a bind, made of the provider's response alone.
 //!
-//! [`Manifests::of_response`] judges the answer and makes the objects: for a binding its ClusterRole, ClusterRoleBinding,
+//! [`Bound::manifests`](crate::Bound::manifests) judges the response and makes the objects: for a binding its ClusterRole, ClusterRoleBinding,
 //! Secret and APIServiceBinding, for a bundle its Secret and APIServiceBindingBundle. Nothing here reads or writes.
 //!
 //! ```no_run
-//! use bindery_sdk::{Bound, manifests::{Manifests, Options}};
+//! use bindery_sdk::{Bound, manifests::ManifestOptions};
 //!
 //! # fn apply(_: &str) {}
 //! # fn run(bound: &Bound) -> Result<(), Box<dyn std::error::Error>> {
-//! let options = Options { template: Some("cowboys".to_owned()), ..Options::default() };
-//! for document in Manifests::of_response(&bound.response, &options)?.canonical()?.lines() {
+//! for document in bound.manifests(&ManifestOptions::default())?.canonical()?.lines() {
 //!     apply(document);
 //! }
 //! # Ok(())
@@ -37,7 +36,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use offer::{Offer, Refusal};
-pub use options::Options;
+pub use options::ManifestOptions;
 
 /// The value of the label `app.kubernetes.io/managed-by` on all objects but the Namespace. The command line takes objects with
 /// this label for its own.
@@ -50,7 +49,7 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// A binding to install, and the ServiceAccount that gets rights on what it binds.
 #[derive(Debug)]
-pub struct Install<'a> {
+pub struct BindingInstall<'a> {
     /// Name of the binding.
     pub binding: &'a str,
     /// The template, where it is known.
@@ -86,22 +85,22 @@ pub enum Kubeconfig {
     Hidden(&'static str),
 }
 
-/// All objects of one bind. `Debug` names them and shows no kubeconfig.
+/// All objects of one bind. `Debug` names them and shows no kubeconfig; [`Manifests::documents`], [`Manifests::canonical`] and
+/// [`Manifests::secret`] give it.
 #[derive(Clone)]
 pub struct Manifests {
     /// The namespace of the Secret, if it is asked for.
     pub namespace: Option<Namespace>,
     /// The konnector's rights on what a binding binds. Bundles share a role that comes with the konnector.
-    pub rights: Option<Rights>,
-    /// The Secret with the provider's kubeconfig.
-    pub secret: Secret,
+    pub rights: Option<KonnectorRights>,
+    secret: Secret,
     /// The object that the konnector acts on, to be applied last.
-    pub owner: Owner,
+    pub owner: ManifestOwner,
 }
 
 /// The role of one binding, and its grant to the konnector.
 #[derive(Clone, Debug)]
-pub struct Rights {
+pub struct KonnectorRights {
     /// The role.
     pub cluster_role: ClusterRole,
     /// The grant of the role to the konnector's ServiceAccount.
@@ -110,7 +109,7 @@ pub struct Rights {
 
 /// The object that names the Secret with a provider's kubeconfig.
 #[derive(Clone, Debug)]
-pub enum Owner {
+pub enum ManifestOwner {
     /// Binds one export.
     Binding(Box<APIServiceBinding>),
     /// Binds all exports that its kubeconfig reaches.
@@ -118,24 +117,25 @@ pub enum Owner {
 }
 
 impl Manifests {
-    /// Judges a provider's answer, and makes the objects of the binding or, if the options name one, of the bundle.
+    /// Judges a provider's response, and makes the objects of the binding or, if the options name one, of the bundle. Of a bind by
+    /// this SDK, [`Bound::manifests`](crate::Bound::manifests) also refuses a response for another binding.
     pub fn of_response(
         response: &bindery_proto::v1alpha2::BindingResourceResponse,
-        options: &Options,
+        options: &ManifestOptions,
     ) -> Result<Self, Refusal> {
         options::render(response, options)
     }
 
     /// Makes the objects of one binding.
-    pub fn of_binding(install: &Install<'_>, kubeconfig: Kubeconfig) -> Self {
+    pub fn of_binding(install: &BindingInstall<'_>, kubeconfig: Kubeconfig) -> Self {
         Self {
             namespace: install.with_namespace.then(|| namespace(&install.secret.namespace)),
-            rights: Some(Rights {
+            rights: Some(KonnectorRights {
                 cluster_role: cluster_role(install),
                 cluster_role_binding: cluster_role_binding(install),
             }),
             secret: secret(install.secret, kubeconfig),
-            owner: Owner::Binding(Box::new(binding(install))),
+            owner: ManifestOwner::Binding(Box::new(binding(install))),
         }
     }
 
@@ -175,11 +175,16 @@ impl Manifests {
             namespace: None,
             rights: None,
             secret,
-            owner: Owner::Bundle(Box::new(bundle)),
+            owner: ManifestOwner::Bundle(Box::new(bundle)),
         }
     }
 
-    /// Returns all objects as JSON, in the order in which they are applied.
+    /// Returns the Secret with the provider's kubeconfig. Its `Debug` shows the kubeconfig.
+    pub fn secret(&self) -> &Secret {
+        &self.secret
+    }
+
+    /// Returns all objects as JSON, the Secret with its kubeconfig, in the order in which they are applied.
     pub fn documents(&self) -> serde_json::Result<Vec<Value>> {
         let mut documents = Vec::new();
         documents.extend(self.namespace.as_ref().map(manifest));
@@ -188,8 +193,8 @@ impl Manifests {
         }
         documents.push(manifest(&self.secret));
         documents.push(match &self.owner {
-            Owner::Binding(binding) => manifest(binding),
-            Owner::Bundle(bundle) => manifest(bundle),
+            ManifestOwner::Binding(binding) => manifest(binding),
+            ManifestOwner::Bundle(bundle) => manifest(bundle),
         });
         documents.into_iter().collect()
     }
@@ -215,8 +220,8 @@ impl fmt::Debug for Manifests {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |meta: &ObjectMeta| meta.name.clone().unwrap_or_default();
         let (kind, owner) = match &self.owner {
-            Owner::Binding(binding) => ("APIServiceBinding", name(&binding.metadata)),
-            Owner::Bundle(bundle) => ("APIServiceBindingBundle", name(&bundle.metadata)),
+            ManifestOwner::Binding(binding) => ("APIServiceBinding", name(&binding.metadata)),
+            ManifestOwner::Bundle(bundle) => ("APIServiceBindingBundle", name(&bundle.metadata)),
         };
         f.debug_struct("Manifests")
             .field("namespace", &self.namespace.is_some())
@@ -281,7 +286,7 @@ fn namespace(name: &str) -> Namespace {
     }
 }
 
-fn cluster_role(install: &Install<'_>) -> ClusterRole {
+fn cluster_role(install: &BindingInstall<'_>) -> ClusterRole {
     let name = names::konnector_cluster_role(install.binding);
     let mut rules = consumer_rules(&install.offer.resources, install.decision.granted());
     // The konnector deletes its own rights as the last step of an unbind.
@@ -296,7 +301,7 @@ fn cluster_role(install: &Install<'_>) -> ClusterRole {
     }
 }
 
-fn cluster_role_binding(install: &Install<'_>) -> ClusterRoleBinding {
+fn cluster_role_binding(install: &BindingInstall<'_>) -> ClusterRoleBinding {
     let name = names::konnector_cluster_role(install.binding);
     let (namespace, service_account) = install.konnector;
     ClusterRoleBinding {
@@ -315,7 +320,7 @@ fn cluster_role_binding(install: &Install<'_>) -> ClusterRoleBinding {
     }
 }
 
-fn binding(install: &Install<'_>) -> APIServiceBinding {
+fn binding(install: &BindingInstall<'_>) -> APIServiceBinding {
     let spec = APIServiceBindingSpec {
         kubeconfig_secret_ref: install.secret.clone(),
         rejected_permission_claims: install.decision.rejected.iter().cloned().collect(),

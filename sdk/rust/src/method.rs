@@ -5,13 +5,13 @@ use std::marker::PhantomData;
 
 use bindery_proto::idempotency;
 
-/// A unary or streaming method with requests `Q` and responses `A`.
-pub struct Method<Q, A> {
+/// A unary or streaming method with requests `Q` and responses `R`.
+pub struct Method<Q, R> {
     path: &'static str,
-    messages: PhantomData<fn(Q) -> A>,
+    messages: PhantomData<fn(Q) -> R>,
 }
 
-impl<Q, A> Method<Q, A> {
+impl<Q, R> Method<Q, R> {
     const fn new(path: &'static str) -> Self {
         Self {
             path,
@@ -35,15 +35,15 @@ impl<Q, A> Method<Q, A> {
     }
 }
 
-impl<Q, A> Clone for Method<Q, A> {
+impl<Q, R> Clone for Method<Q, R> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<Q, A> Copy for Method<Q, A> {}
+impl<Q, R> Copy for Method<Q, R> {}
 
-impl<Q, A> fmt::Debug for Method<Q, A> {
+impl<Q, R> fmt::Debug for Method<Q, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Method").field(&self.path).finish()
     }

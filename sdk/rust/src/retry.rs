@@ -8,8 +8,8 @@ use crate::error::Error;
 
 /// How often and how soon a failed call is retried.
 ///
-/// Retried are UNAVAILABLE, after the delay that the server asks for, and connections that could not be made. For idempotent
-/// methods, connections that broke, DEADLINE_EXCEEDED, and RESOURCE_EXHAUSTED with a RetryInfo are retried too. No retry is sent
+/// Retried are UNAVAILABLE, after the delay that the server asks for, connections that could not be made, and streams that the
+/// server refused before it processed anything of them. For idempotent methods, connections that broke, DEADLINE_EXCEEDED, and RESOURCE_EXHAUSTED with a RetryInfo are retried too. No retry is sent
 /// after the deadline of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
@@ -20,6 +20,9 @@ pub struct RetryPolicy {
     /// Upper limit of a random delay, to which the delay that the server asks for is added.
     pub cap: Duration,
 }
+
+/// Limit on the random part of a delay, whatever a policy says.
+const DELAY_MAX: Duration = Duration::from_hours(24);
 
 impl Default for RetryPolicy {
     fn default() -> Self {
@@ -36,7 +39,7 @@ impl RetryPolicy {
     /// doubles.
     pub(crate) fn delay(&self, failures: u32, least: Duration, random: f64) -> Duration {
         let doublings = failures.saturating_sub(1).min(31);
-        let window = self.base.saturating_mul(1 << doublings).min(self.cap);
+        let window = self.base.saturating_mul(1 << doublings).min(self.cap).min(DELAY_MAX);
         least.saturating_add(window.mul_f64(random.clamp(0.0, 1.0)))
     }
 
@@ -68,8 +71,8 @@ fn retryable(error: &Error, idempotent: bool) -> Option<Duration> {
             _ => None,
         },
         Error::Transport(transport) => {
-            let passing = !transport.fault.needs_mending();
-            (passing && (idempotent || transport.connecting)).then_some(Duration::ZERO)
+            let passing = !transport.fault.is_permanent();
+            (passing && (idempotent || transport.unprocessed)).then_some(Duration::ZERO)
         }
         Error::Token(_) | Error::RequestFailed(_) | Error::Pending(_) | Error::Protocol { .. } => None,
     }
@@ -94,12 +97,12 @@ mod tests {
         }))
     }
 
-    fn transport(fault: TransportFault, connecting: bool) -> Error {
+    fn transport(fault: TransportFault, unprocessed: bool) -> Error {
         Error::Transport(Box::new(TransportError {
             address: "https://bind.example.com".to_owned(),
             fault,
             detail: String::new(),
-            connecting,
+            unprocessed,
         }))
     }
 
@@ -134,7 +137,18 @@ mod tests {
         check(&transport(TransportFault::Refused, true), false, Some(0));
         check(&transport(TransportFault::Broken, false), true, Some(0));
         check(&transport(TransportFault::Broken, false), false, None);
+        check(&transport(TransportFault::Broken, true), false, Some(0));
         check(&transport(TransportFault::CertificateUntrusted, true), true, None);
+    }
+
+    #[test]
+    fn no_policy_makes_a_delay_that_overflows() {
+        let policy = RetryPolicy {
+            attempts: 5,
+            base: Duration::MAX,
+            cap: Duration::MAX,
+        };
+        assert_eq!(policy.delay(u32::MAX, Duration::ZERO, 1.0), DELAY_MAX);
     }
 
     #[test]
@@ -152,7 +166,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn waits_are_bounded_and_never_shorter_than_asked(failures in 0_u32.., least in 0_u64..1000, random in 0.0..1.0) {
+        fn delays_are_bounded_and_never_shorter_than_the_server_asks(failures in 0_u32.., least in 0_u64..1000, random in 0.0..1.0) {
             let policy = RetryPolicy::default();
             let least = Duration::from_secs(least);
             let delay = policy.delay(failures, least, random);

@@ -7,33 +7,34 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use secrecy::{ExposeSecret as _, SecretString};
 use tonic::metadata::{Ascii, MetadataValue};
 
+use exec::ExecError;
+
 /// Length limit of a token in bytes, so that it fits the headers that a server accepts.
 const TOKEN_LENGTH_MAX: usize = 15 * 1024;
 
-/// Provides the token of each call. It is asked once per attempt, so it should answer from memory.
+/// Provides the token of each call. It is called once per attempt, within the time limit of the whole call, so it should return a
+/// token from memory.
 pub trait TokenSource: Send + Sync + 'static {
     /// Returns the token to send now, without "Bearer".
     fn token(&self) -> BoxFuture<'_, Result<SecretString, TokenError>>;
 
-    /// Drops a remembered token: the server said that it has expired, or is not valid any more.
-    fn expired(&self) {}
-
-    /// Does what [`Self::expired`] does for the token that the server refused. Of several calls with the same token each says so, also
-    /// when the source has a new one already: a source for which a new token is dear keeps that one.
-    fn refused(&self, token: &SecretString) {
+    /// Drops a token that the server called expired or invalid, unless the source has another one by now. Several calls that were
+    /// refused with the same token all report it.
+    fn forget(&self, token: &SecretString) {
         let _ = token;
-        self.expired();
     }
 }
 
-/// Why a token source has no token.
-#[derive(Debug, thiserror::Error)]
+/// Why a token source has no token. `Debug` and `Display` never show the cause that a custom source gives, because it may quote a
+/// token; [`StdError::source`] returns it.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
     /// The file cannot be read.
@@ -56,11 +57,20 @@ pub enum TokenError {
         /// Its length in bytes.
         length: usize,
     },
+    /// The program of an [`ExecToken`](crate::ExecToken) gave no token.
+    #[error(transparent)]
+    Program(#[from] ExecError),
+    /// The token source did not return before the time limit of the call.
+    #[error("the token source gave no token within {:.1} s, the time limit of the call", waited.as_secs_f64())]
+    Timeout {
+        /// How long the call waited for the token.
+        waited: Duration,
+    },
     /// A custom token source failed, and may succeed later.
-    #[error("cannot get a token: {0}")]
+    #[error("the token source failed")]
     Source(#[source] Box<dyn StdError + Send + Sync>),
-    /// A custom token source has no token until somebody logs in again. A watch ends.
-    #[error("there is no token: {0}")]
+    /// A custom token source has no token until a user logs in again. A watch ends.
+    #[error("there is no token until a user logs in again")]
     LoggedOut(#[source] Box<dyn StdError + Send + Sync>),
 }
 
@@ -78,9 +88,15 @@ impl TokenError {
             Self::Empty => "TokenEmpty",
             Self::Malformed => "TokenMalformed",
             Self::TooLong { .. } => "TokenTooLong",
-            Self::Source(_) => "TokenSourceFailed",
+            Self::Program(_) | Self::Timeout { .. } | Self::Source(_) => "TokenSourceFailed",
             Self::LoggedOut(_) => "LoggedOut",
         }
+    }
+}
+
+impl fmt::Debug for TokenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TokenError({}: {self})", self.reason())
     }
 }
 
@@ -172,6 +188,18 @@ mod tests {
         check("a\r\nx: y", Err("TokenMalformed"));
         check("tök", Err("TokenMalformed"));
         check(&"x".repeat(TOKEN_LENGTH_MAX + 1), Err("TokenTooLong"));
+    }
+
+    #[test]
+    fn the_cause_of_a_custom_source_is_kept_and_not_shown() {
+        for error in [
+            TokenError::Source("hunter2".into()),
+            TokenError::LoggedOut("hunter2".into()),
+        ] {
+            let shown = format!("{error} {error:?}");
+            assert!(!shown.contains("hunter2"), "{shown}");
+            assert_eq!(error.source().unwrap().to_string(), "hunter2");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod tracker;
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -18,13 +19,15 @@ use tokio::time::{Instant, timeout};
 use tonic::{Code, Streaming};
 use tracing::debug;
 
-use crate::client::{Client, TokenMemory};
+use crate::client::connections::WatchConnection;
+use crate::client::message::EncodedRequest;
+use crate::client::{Client, TokenMemory, request_id};
 use crate::error::Error;
 use crate::error::transport::{TransportError, TransportFault};
 use crate::method::{Method, all as methods};
 use crate::retry::RetryPolicy;
 use crate::token::TokenError;
-use message::{WatchAnswer, WatchRequest};
+use message::{WatchRequest, WatchResponse};
 use tracker::Tracker;
 
 /// A stream without a message for this long is closed; servers send one every 30 s.
@@ -102,9 +105,9 @@ pub enum WatchEvent<T> {
 pub struct Watch<T> {
     events: BoxStream<'static, (Result<WatchEvent<T>, Error>, String)>,
     /// Resume token of the last event that was processed.
-    acted: String,
+    processed: String,
     /// Resume token of the event that was yielded last.
-    handed: Option<String>,
+    yielded: Option<String>,
 }
 
 impl Client {
@@ -128,20 +131,21 @@ impl Client {
 }
 
 impl<T: Send + 'static> Watch<T> {
-    fn new<Q, A>(client: Client, method: Method<Q, A>, request: Q) -> Self
+    fn new<Q, R>(client: Client, method: Method<Q, R>, request: Q) -> Self
     where
         Q: WatchRequest,
-        A: WatchAnswer<Object = T>,
+        R: WatchResponse<Object = T>,
     {
-        let acted = request.resume_token().to_owned();
-        let run = Run {
+        let processed = request.resume_token().to_owned();
+        let run = WatchRun {
             client,
             method,
-            tracker: Tracker::new(acted.clone()),
+            tracker: Tracker::new(processed.clone()),
             request,
             tokens: TokenMemory::default(),
             failures: 0,
-            state: State::Waiting(Duration::ZERO),
+            connection: None,
+            state: WatchState::Waiting(Duration::ZERO),
         };
         let events = stream::unfold(run, |mut run| async move {
             let event = run.next().await?;
@@ -149,15 +153,22 @@ impl<T: Send + 'static> Watch<T> {
         });
         Self {
             events: events.boxed(),
-            acted,
-            handed: None,
+            processed,
+            yielded: None,
         }
     }
 
     /// Returns the token with which another watch with the same filter can resume, also with other credentials. Empty until a
     /// snapshot is complete.
     pub fn resume_token(&self) -> &str {
-        &self.acted
+        &self.processed
+    }
+}
+
+impl<T> Watch<T> {
+    /// Returns the next event; `None` after an error, which ends the watch.
+    pub async fn next(&mut self) -> Option<Result<WatchEvent<T>, Error>> {
+        futures::StreamExt::next(self).await
     }
 }
 
@@ -165,12 +176,12 @@ impl<T> Stream for Watch<T> {
     type Item = Result<WatchEvent<T>, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if let Some(token) = self.handed.take() {
-            self.acted = token;
+        if let Some(token) = self.yielded.take() {
+            self.processed = token;
         }
         let next = ready!(self.events.poll_next_unpin(cx));
         Poll::Ready(next.map(|(event, token)| {
-            self.handed = Some(token);
+            self.yielded = Some(token);
             event
         }))
     }
@@ -179,49 +190,50 @@ impl<T> Stream for Watch<T> {
 impl<T> fmt::Debug for Watch<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watch")
-            .field("resume_token", &self.acted)
+            .field("resume_token", &self.processed)
             .finish_non_exhaustive()
     }
 }
 
-/// The state of a running watch.
-struct Run<Q, A> {
+/// A running watch, over all its streams.
+struct WatchRun<Q, R> {
     client: Client,
-    method: Method<Q, A>,
+    method: Method<Q, R>,
     request: Q,
     tracker: Tracker,
     tokens: TokenMemory,
     /// Number of streams in a row that failed early.
     failures: u32,
-    state: State<A>,
+    /// The connection of its streams, which other watches share; made with the first stream.
+    connection: Option<Arc<WatchConnection>>,
+    state: WatchState<R>,
 }
 
-enum State<A> {
+enum WatchState<R> {
     /// Opens a stream after this delay.
     Waiting(Duration),
     Streaming {
-        stream: Box<Streaming<A>>,
+        stream: Box<Streaming<R>>,
+        /// The id of the stream in the server's log.
+        request_id: String,
         since: Instant,
     },
     Ended,
 }
 
-impl<Q: WatchRequest, A: WatchAnswer> Run<Q, A> {
-    async fn next(&mut self) -> Option<Result<WatchEvent<A::Object>, Error>> {
+impl<Q: WatchRequest, R: WatchResponse> WatchRun<Q, R> {
+    async fn next(&mut self) -> Option<Result<WatchEvent<R::Object>, Error>> {
         loop {
             match &mut self.state {
-                State::Ended => return None,
-                State::Waiting(delay) => {
+                WatchState::Ended => return None,
+                WatchState::Waiting(delay) => {
                     tokio::time::sleep(*delay).await;
-                    return Some(match self.open().await {
-                        Ok(resumed) => Ok(WatchEvent::Connected { resumed }),
-                        Err(error) => self.fail(error),
-                    });
+                    return Some(self.open().await);
                 }
-                State::Streaming { stream, .. } => {
-                    let receiving = self.client.receive(stream.message(), "");
-                    let answer = match timeout(self.client.shared.watch.silence, receiving).await {
-                        Ok(Ok(Some(answer))) => answer,
+                WatchState::Streaming { stream, request_id, .. } => {
+                    let receiving = self.client.receive(stream.message(), request_id);
+                    let response = match timeout(self.client.shared.watch.silence, receiving).await {
+                        Ok(Ok(Some(response))) => response,
                         Ok(Ok(None)) => return Some(Ok(self.disconnect(None))),
                         Ok(Err(error)) => return Some(self.fail(error)),
                         Err(_) => {
@@ -229,7 +241,7 @@ impl<Q: WatchRequest, A: WatchAnswer> Run<Q, A> {
                             return Some(self.fail(error));
                         }
                     };
-                    let (event, token) = answer.split();
+                    let (event, token) = response.split();
                     match self.tracker.step(event, token) {
                         Ok(Some(event)) => return Some(Ok(event)),
                         Ok(None) => {}
@@ -243,25 +255,40 @@ impl<Q: WatchRequest, A: WatchAnswer> Run<Q, A> {
         }
     }
 
-    /// Opens a stream; returns whether it resumes.
-    async fn open(&mut self) -> Result<bool, Error> {
+    /// Opens a stream.
+    async fn open(&mut self) -> Result<WatchEvent<R::Object>, Error> {
         let resumed = self.tracker.connect();
         let request = self.request.clone().with_resume_token(self.tracker.token().to_owned());
-        let opening = self.client.open(self.method, request, &mut self.tokens);
-        let Ok(stream) = timeout(OPEN_TIMEOUT, opening).await else {
-            return Err(Error::deadline(self.client.address(), OPEN_TIMEOUT, ""));
+        let request_id = request_id();
+        let message = match EncodedRequest::new(&request, &request_id) {
+            Ok(message) => message,
+            Err(error) => return self.end(error),
         };
-        let stream = Box::new(stream?);
+        let connections = &self.client.shared.connections;
+        let connection = self.connection.get_or_insert_with(|| connections.for_watch());
+        let opened = self.client.open(
+            self.method,
+            message,
+            &connection.channel,
+            &request_id,
+            OPEN_TIMEOUT,
+            &mut self.tokens,
+        );
+        let stream = match opened.await {
+            Ok(stream) => Box::new(stream),
+            Err(error) => return self.fail(error),
+        };
         self.tokens.accepted();
-        self.state = State::Streaming {
+        self.state = WatchState::Streaming {
             stream,
+            request_id,
             since: Instant::now(),
         };
-        Ok(resumed)
+        Ok(WatchEvent::Connected { resumed })
     }
 
     /// Decides after a failed stream whether to open another one or to end the watch.
-    fn fail(&mut self, error: Error) -> Result<WatchEvent<A::Object>, Error> {
+    fn fail(&mut self, error: Error) -> Result<WatchEvent<R::Object>, Error> {
         if error.reason() == Some(ErrorReason::ResumeTokenInvalid) && !self.tracker.token().is_empty() {
             self.tracker.forget();
             return Ok(self.disconnect(Some(error)));
@@ -269,15 +296,18 @@ impl<Q: WatchRequest, A: WatchAnswer> Run<Q, A> {
         match self.client.refresh(&mut self.tokens, error) {
             Ok(None) => Ok(self.disconnect(None)),
             Ok(Some(error)) if !is_final(&error) => Ok(self.disconnect(Some(error))),
-            Ok(Some(error)) | Err(error) => {
-                self.state = State::Ended;
-                Err(error)
-            }
+            Ok(Some(error)) | Err(error) => self.end(error),
         }
     }
 
-    fn disconnect(&mut self, error: Option<Error>) -> WatchEvent<A::Object> {
-        let good = matches!(&self.state, State::Streaming { since, .. } if since.elapsed() >= GOOD_AFTER);
+    fn end(&mut self, error: Error) -> Result<WatchEvent<R::Object>, Error> {
+        self.state = WatchState::Ended;
+        self.connection = None;
+        Err(error)
+    }
+
+    fn disconnect(&mut self, error: Option<Error>) -> WatchEvent<R::Object> {
+        let good = matches!(&self.state, WatchState::Streaming { since, .. } if since.elapsed() >= GOOD_AFTER);
         self.failures = if good { 1 } else { self.failures.saturating_add(1) };
         let least = match &error {
             Some(Error::Status(status)) => status.retry_after.unwrap_or_default(),
@@ -289,7 +319,7 @@ impl<Q: WatchRequest, A: WatchAnswer> Run<Q, A> {
                 .watch
                 .reconnect
                 .delay(self.failures, least.min(RETRY_AFTER_MAX), rand::random());
-        self.state = State::Waiting(retry_in);
+        self.state = WatchState::Waiting(retry_in);
         let reason = error.as_ref().map_or("Ended", Error::reason_str);
         debug!(method = self.method.path(), reason, ?retry_in, "watch is opened again");
         WatchEvent::Disconnected { error, retry_in }
@@ -300,7 +330,7 @@ impl<Q: WatchRequest, A: WatchAnswer> Run<Q, A> {
             address: self.client.address().to_string(),
             fault: TransportFault::Silent,
             detail: String::new(),
-            connecting: false,
+            unprocessed: false,
         }))
     }
 }

@@ -4,7 +4,6 @@ use std::{sync::Arc, time::Duration};
 
 use bindery_proto::v1alpha2::{ErrorReason, Export, WatchExportsRequest};
 use bindery_sdk::WatchEvent;
-use futures::StreamExt as _;
 use kube::Client;
 use tokio::{
     sync::watch,

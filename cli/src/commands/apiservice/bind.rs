@@ -17,7 +17,7 @@ use crate::{
     consumer::{Consumer, wait},
     errors::Failure,
     install::{
-        manifests::{self, Install, Kubeconfig, Manifests},
+        manifests::{self, BindingInstall, Kubeconfig, Manifests},
         owner::CredentialOwner,
         plan::{self, Installed},
     },
@@ -188,7 +188,7 @@ impl<'a> Bind<'a> {
     }
 
     pub(super) fn manifests(&self, offer: &Offer, kubeconfig: Kubeconfig) -> Manifests {
-        let install = Install {
+        let install = BindingInstall {
             binding: &self.request.name,
             template: Some(&self.request.template),
             offer,
@@ -217,7 +217,7 @@ impl<'a> Bind<'a> {
             "the provider made export {} in contract {}",
             self.request.name, bound.response.provider_namespace
         ));
-        self.install(&bound.response, steps).await
+        self.install(&bound.to_response(), steps).await
     }
 
     /// Judges the provider's answer and installs the objects that are missing.

@@ -16,7 +16,7 @@ use crate::{
     consumer::Consumer,
     errors::Failure,
     install::{
-        manifests::{self, Install, Kubeconfig, Manifests},
+        manifests::{self, BindingInstall, Kubeconfig, Manifests},
         owner::CredentialOwner,
         plan::{self, Installed},
         write::Write,
@@ -190,7 +190,7 @@ fn of_request(
     secret: &ClusterSecretKeyRef,
     kubeconfig: Kubeconfig,
 ) -> Manifests {
-    let install = Install {
+    let install = BindingInstall {
         binding: &request.name,
         template: None,
         offer: &request.offer,

@@ -23,7 +23,7 @@ fn installed() -> Installed {
 
 #[test]
 fn a_secret_of_somebody_else_stays_theirs() {
-    let fresh = || manifests(Kubeconfig::Hidden("x")).secret;
+    let fresh = || manifests(Kubeconfig::Hidden("x")).secret().clone();
     assert!(is_ours(&new_secret(Some(&fresh()), fresh()).metadata));
     assert!(is_ours(&new_secret(None, fresh()).metadata));
     let mut foreign = fresh();

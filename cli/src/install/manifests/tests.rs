@@ -1,5 +1,5 @@
 use bindery_api::v1alpha2::{APIServiceBinding, GroupResource};
-use bindery_sdk::manifests::Owner;
+use bindery_sdk::manifests::ManifestOwner;
 use serde_json::json;
 
 use super::*;
@@ -11,8 +11,8 @@ use crate::{
 /// The binding among the objects of one bind.
 pub(crate) fn binding_of(manifests: Manifests) -> APIServiceBinding {
     match manifests.owner {
-        Owner::Binding(binding) => *binding,
-        Owner::Bundle(bundle) => panic!("{bundle:?}"),
+        ManifestOwner::Binding(binding) => *binding,
+        ManifestOwner::Bundle(bundle) => panic!("{bundle:?}"),
     }
 }
 
@@ -25,7 +25,7 @@ pub(crate) fn manifests(kubeconfig: Kubeconfig) -> Manifests {
 pub(crate) fn rejecting(reject: &[GroupResource], kubeconfig: Kubeconfig) -> Manifests {
     let offer = judge(&answer(), "west").unwrap();
     let decision = decide(&offer.claims, reject, None, None);
-    let install = Install {
+    let install = BindingInstall {
         binding: "west",
         template: Some("cowboys"),
         offer: &offer,
@@ -56,7 +56,7 @@ fn what_it_makes_is_marked_as_its_own() {
     let manifests = manifests(Kubeconfig::Hidden("x"));
     let meta = manifests.rights.as_ref().unwrap().cluster_role.metadata.clone();
     for meta in [
-        &manifests.secret.metadata.clone(),
+        &manifests.secret().metadata.clone(),
         &meta,
         &binding_of(manifests).metadata,
     ] {

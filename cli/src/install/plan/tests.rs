@@ -29,10 +29,11 @@ fn wanted() -> Manifests {
 fn installed() -> Installed {
     let old = kubeconfig(100, 200);
     let manifests = manifests(Kubeconfig::Document(old.to_string().into_bytes()));
+    let secret = manifests.secret().clone();
     let rights = manifests.rights.unwrap();
     Installed {
         has_namespace: true,
-        secret: Some(manifests.secret),
+        secret: Some(secret),
         credential: parse(&old).ok(),
         cluster_role: Some(rights.cluster_role),
         cluster_role_binding: Some(rights.cluster_role_binding),

@@ -60,7 +60,7 @@ async fn a_token_that_the_server_refuses_is_refreshed_before_its_time() {
     fake.store_login(-1);
     let login = fake.login();
     let first = token(&login).await;
-    login.refused(&first.as_str().into());
+    login.forget(&first.as_str().into());
     let second = token(&login).await;
     assert_ne!(first, second);
     assert_eq!(fake.requests("/token"), 2);
@@ -76,7 +76,7 @@ async fn a_token_is_good_as_long_as_it_is_valid_and_the_issuer_away() {
     let login = fake.login();
     assert_eq!(token(&login).await, stored.id_token.expose_secret());
     // The server is of another opinion, and the issuer cannot help.
-    login.refused(&stored.id_token);
+    login.forget(&stored.id_token);
     let error = login.tokens().await.unwrap_err();
     assert!(matches!(error, LoginError::Discovery { .. }), "{error:?}");
     assert!(matches!(login.token().await, Err(TokenError::Source(_))));
@@ -185,13 +185,13 @@ async fn a_token_that_two_calls_say_is_refused_costs_one_refresh() {
     fake.store_login(-1);
     let login = fake.login();
     let first = token(&login).await;
-    login.refused(&first.as_str().into());
+    login.forget(&first.as_str().into());
     let second = token(&login).await;
     // The other call was slower.
-    login.refused(&first.as_str().into());
+    login.forget(&first.as_str().into());
     assert_eq!(token(&login).await, second);
     assert_eq!(fake.requests("/token"), 2);
-    login.refused(&second.as_str().into());
+    login.forget(&second.as_str().into());
     assert_ne!(token(&login).await, second);
 }
 

@@ -180,7 +180,7 @@ fn marks_of_the_server_are_its_own() -> Result<()> {
 fn a_mark_of_the_server_is_not_taken_off() -> Result<()> {
     case("unmark", async |world, case| {
         let wish = call::wish("cowboys", "cowboys", &case.identity());
-        case.caller().await?.bind(wish, SOON, |_| ()).await?;
+        case.caller().await?.bind_by_request(wish, SOON, |_| ()).await?;
         let requests: Api<BindableResourcesRequest> = Api::namespaced(world.provider.plane.client(), NAMESPACE);
         let is_ours = |request: &BindableResourcesRequest| request.spec.author == case.author();
         let mut found = requests

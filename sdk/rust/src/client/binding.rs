@@ -3,35 +3,25 @@
 use std::time::Duration;
 
 use bindery_proto::v1alpha2::{
-    BindableResourcesRequest, BindableResourcesRequestSpec, BindableResourcesRequestStatus, BindingResourceResponse,
-    ClusterIdentity, CreateBindableResourcesRequestRequest, CreateBindableResourcesRequestResponse,
-    DeleteBindableResourcesRequestRequest, GetBindableResourcesRequestRequest, ListBindableResourcesRequestsRequest,
-    NameRef, ObjectMeta, Phase,
+    BindableResourcesRequest, BindableResourcesRequestStatus, CreateBindableResourcesRequestRequest,
+    CreateBindableResourcesRequestResponse, DeleteBindableResourcesRequestRequest, GetBindableResourcesRequestRequest,
+    ListBindableResourcesRequestsRequest, Phase,
 };
 use tokio::time::Instant;
 
 use super::Client;
+use crate::bind::{BindRequest, Bound};
+use crate::builder::TIMEOUT_MAX;
 use crate::error::Error;
 use crate::error::request::{PendingError, RequestFailed};
-use crate::{method::all as methods, page};
+use crate::method::all as methods;
+use crate::page::ListStream;
 
 /// How long the server waits for its controller if a request does not say.
 const SERVER_WAIT: Duration = Duration::from_secs(30);
 
 /// Pause before another call if the server responds PENDING at once.
 const PENDING_PAUSE: Duration = Duration::from_secs(1);
-
-/// How long [`Client::bind_template`] waits.
-const PATIENCE: Duration = Duration::from_mins(5);
-
-/// A fulfilled request, and what to install for it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Bound {
-    /// The request in phase SUCCEEDED.
-    pub request: BindableResourcesRequest,
-    /// What to install on the consumer.
-    pub response: BindingResourceResponse,
-}
 
 impl Client {
     /// Binds a template, with one call that may take as long as `wait` says. Phase PENDING is returned as it is: the same call
@@ -41,40 +31,50 @@ impl Client {
         request: CreateBindableResourcesRequestRequest,
     ) -> Result<CreateBindableResourcesRequestResponse, Error> {
         let wait = server_wait(request.wait.as_ref());
-        let answer = self
+        let response = self
             .call_waiting(methods::CREATE_BINDABLE_RESOURCES_REQUEST, request, wait)
             .await?;
-        match &answer.bindable_resources_request {
+        match &response.bindable_resources_request {
             None => Err(self.missing("request")),
             Some(request) if phase(request) == Phase::Failed => Err(Error::RequestFailed(Box::new(RequestFailed {
                 request: request.clone(),
             }))),
-            Some(_) => Ok(answer),
+            Some(_) => Ok(response),
         }
     }
 
-    /// Binds a template and waits for the result, for `patience` at most. Calls `progress` with the request each time that it is
-    /// still pending. With `validate_only` it returns at once what would be the result.
+    /// Binds a template and waits for the result. Calls `progress` with the request each time that it is still pending.
     pub async fn bind(
         &self,
-        request: CreateBindableResourcesRequestRequest,
+        bind: BindRequest,
+        progress: impl FnMut(&BindableResourcesRequest),
+    ) -> Result<Bound, Error> {
+        self.bind_by_request(bind.to_message(), bind.patience, progress).await
+    }
+
+    /// Binds by a whole request and waits for the result, for `patience` at most: each call waits for no more than what is left of
+    /// it, and with zero there is one call, which does not wait. Calls `progress` with the request each time that it is still
+    /// pending. With `validate_only` it returns at once what would be the result.
+    pub async fn bind_by_request(
+        &self,
+        mut request: CreateBindableResourcesRequestRequest,
         patience: Duration,
         mut progress: impl FnMut(&BindableResourcesRequest),
     ) -> Result<Bound, Error> {
         let start = Instant::now();
+        let wait = server_wait(request.wait.as_ref());
         loop {
-            let asked = Instant::now();
-            let answer = self.create_bindable_resources_request(request.clone()).await?;
-            let pending = answer
+            let called = Instant::now();
+            let left = whole_milliseconds(patience.saturating_sub(start.elapsed()));
+            if left < wait {
+                request.wait = prost_types::Duration::try_from(left).ok();
+            }
+            let response = self.create_bindable_resources_request(request.clone()).await?;
+            let pending = response
                 .bindable_resources_request
                 .ok_or_else(|| self.missing("request"))?;
-            match answer.response {
-                Some(response) => {
-                    return Ok(Bound {
-                        request: pending,
-                        response,
-                    });
-                }
+            match response.response {
+                Some(response) => return Ok(Bound::new(&request, pending, response)),
                 None if phase(&pending) == Phase::Succeeded || request.validate_only => {
                     return Err(self.missing("response"));
                 }
@@ -87,18 +87,17 @@ impl Client {
                     waited,
                 })));
             }
-            tokio::time::sleep_until(asked + PENDING_PAUSE).await;
+            tokio::time::sleep_until(called + PENDING_PAUSE).await;
         }
     }
 
-    /// Binds a template to the cluster of this identity, and waits for five minutes at most; see [`bind_request`].
+    /// Binds a template to the cluster of this identity, and waits for five minutes at most; see [`BindRequest::new`].
     pub async fn bind_template(
         &self,
         template: impl Into<String>,
         cluster_identity: impl Into<String>,
     ) -> Result<Bound, Error> {
-        self.bind(bind_request(template, cluster_identity), PATIENCE, |_| ())
-            .await
+        self.bind(BindRequest::new(template, cluster_identity), |_| ()).await
     }
 
     /// Returns one of the caller's requests.
@@ -111,24 +110,19 @@ impl Client {
             name: name.to_owned(),
             cluster_identity: cluster_identity.to_owned(),
         };
-        let answer = self.call(methods::GET_BINDABLE_RESOURCES_REQUEST, request).await?;
-        answer.bindable_resources_request.ok_or_else(|| self.missing("request"))
+        let response = self.call(methods::GET_BINDABLE_RESOURCES_REQUEST, request).await?;
+        let request = response.bindable_resources_request;
+        request.ok_or_else(|| self.missing("request"))
     }
 
-    /// Returns all of the caller's requests, from `page_token` on.
-    pub async fn list_bindable_resources_requests(
+    /// Lists all of the caller's requests, from `page_token` on.
+    pub fn list_bindable_resources_requests(
         &self,
         request: ListBindableResourcesRequestsRequest,
-    ) -> Result<Vec<BindableResourcesRequest>, Error> {
-        let page = async |page_token| {
-            let request = ListBindableResourcesRequestsRequest {
-                page_token,
-                ..request.clone()
-            };
-            let answer = self.call(methods::LIST_BINDABLE_RESOURCES_REQUESTS, request).await?;
-            Ok((answer.bindable_resources_requests, answer.next_page_token))
-        };
-        page::all(self.address(), request.page_token.clone(), page).await
+    ) -> ListStream<BindableResourcesRequest> {
+        self.list(methods::LIST_BINDABLE_RESOURCES_REQUESTS, request, |page| {
+            (page.bindable_resources_requests, page.next_page_token)
+        })
     }
 
     /// Removes the record of a request. The export stays bound.
@@ -142,39 +136,17 @@ impl Client {
     }
 }
 
-/// Makes the request to bind a template to the cluster of this identity, preferably the UID of its namespace `kube-system`. The
-/// binding gets the name of the template.
-pub fn bind_request(
-    template: impl Into<String>,
-    cluster_identity: impl Into<String>,
-) -> CreateBindableResourcesRequestRequest {
-    let template = template.into();
-    let metadata = ObjectMeta {
-        name: template.clone(),
-        ..ObjectMeta::default()
-    };
-    let spec = BindableResourcesRequestSpec {
-        template_ref: Some(NameRef { name: template }),
-        cluster_identity: Some(ClusterIdentity {
-            identity: cluster_identity.into(),
-            ..ClusterIdentity::default()
-        }),
-        ..BindableResourcesRequestSpec::default()
-    };
-    CreateBindableResourcesRequestRequest {
-        bindable_resources_request: Some(BindableResourcesRequest {
-            metadata: Some(metadata),
-            spec: Some(spec),
-            status: None,
-        }),
-        ..CreateBindableResourcesRequestRequest::default()
-    }
-}
-
-/// Returns how long the server may wait before it responds; 30 s if the duration is unset or not valid.
+/// Returns how long the server may wait before it responds, a day at most; 30 s if the duration is unset or not valid.
 pub(crate) fn server_wait(wait: Option<&prost_types::Duration>) -> Duration {
     wait.and_then(|wait| Duration::try_from(*wait).ok())
         .unwrap_or(SERVER_WAIT)
+        .min(TIMEOUT_MAX)
+}
+
+/// Rounds to milliseconds, so that a patience of as long as the wait does not become a little shorter before the first call.
+fn whole_milliseconds(duration: Duration) -> Duration {
+    let rounded = duration.saturating_add(Duration::from_micros(500));
+    Duration::from_secs(rounded.as_secs()) + Duration::from_millis(rounded.subsec_millis().into())
 }
 
 fn phase(request: &BindableResourcesRequest) -> Phase {

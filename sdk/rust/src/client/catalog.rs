@@ -7,7 +7,8 @@ use bindery_proto::v1alpha2::{
 
 use super::Client;
 use crate::error::Error;
-use crate::{method::all as methods, page};
+use crate::method::all as methods;
+use crate::page::ListStream;
 
 /// A template with the APIs that it installs on a consumer.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,62 +22,50 @@ pub struct TemplateDetails {
 impl Client {
     /// Returns the provider and how to log in. The call needs no token.
     pub async fn get_provider(&self) -> Result<Provider, Error> {
-        let answer = self.call(methods::GET_PROVIDER, GetProviderRequest {}).await?;
-        answer.provider.ok_or_else(|| self.missing("provider"))
+        let response = self.call(methods::GET_PROVIDER, GetProviderRequest {}).await?;
+        response.provider.ok_or_else(|| self.missing("provider"))
     }
 
     /// Returns who the caller is to the provider: its user, its groups, and how long its token is valid.
     pub async fn get_caller(&self) -> Result<Caller, Error> {
-        let answer = self.call(methods::GET_CALLER, GetCallerRequest {}).await?;
-        answer.caller.ok_or_else(|| self.missing("caller"))
+        let response = self.call(methods::GET_CALLER, GetCallerRequest {}).await?;
+        response.caller.ok_or_else(|| self.missing("caller"))
     }
 
-    /// Returns all templates that the caller may bind, from `page_token` on.
-    pub async fn list_templates(&self, request: ListTemplatesRequest) -> Result<Vec<Template>, Error> {
-        let page = async |page_token| {
-            let request = ListTemplatesRequest {
-                page_token,
-                ..request.clone()
-            };
-            let answer = self.call(methods::LIST_TEMPLATES, request).await?;
-            Ok((answer.templates, answer.next_page_token))
-        };
-        page::all(self.address(), request.page_token.clone(), page).await
+    /// Lists all templates that the caller may bind, from `page_token` on.
+    pub fn list_templates(&self, request: ListTemplatesRequest) -> ListStream<Template> {
+        self.list(methods::LIST_TEMPLATES, request, |page| {
+            (page.templates, page.next_page_token)
+        })
     }
 
     /// Returns one template with the APIs that it installs.
     pub async fn get_template(&self, name: &str) -> Result<TemplateDetails, Error> {
         let request = GetTemplateRequest { name: name.to_owned() };
-        let answer = self.call(methods::GET_TEMPLATE, request).await?;
-        let template = answer.template.ok_or_else(|| self.missing("template"))?;
+        let response = self.call(methods::GET_TEMPLATE, request).await?;
+        let template = response.template.ok_or_else(|| self.missing("template"))?;
         Ok(TemplateDetails {
             template,
-            schemas: answer.schemas,
+            schemas: response.schemas,
         })
     }
 
-    /// Returns all collections that hold a template which the caller may bind, from `page_token` on.
-    pub async fn list_collections(&self, request: ListCollectionsRequest) -> Result<Vec<Collection>, Error> {
-        let page = async |page_token| {
-            let request = ListCollectionsRequest {
-                page_token,
-                ..request.clone()
-            };
-            let answer = self.call(methods::LIST_COLLECTIONS, request).await?;
-            Ok((answer.collections, answer.next_page_token))
-        };
-        page::all(self.address(), request.page_token.clone(), page).await
+    /// Lists all collections that hold a template which the caller may bind, from `page_token` on.
+    pub fn list_collections(&self, request: ListCollectionsRequest) -> ListStream<Collection> {
+        self.list(methods::LIST_COLLECTIONS, request, |page| {
+            (page.collections, page.next_page_token)
+        })
     }
 
     /// Returns one collection.
     pub async fn get_collection(&self, name: &str) -> Result<Collection, Error> {
         let request = GetCollectionRequest { name: name.to_owned() };
-        let answer = self.call(methods::GET_COLLECTION, request).await?;
-        answer.collection.ok_or_else(|| self.missing("collection"))
+        let response = self.call(methods::GET_COLLECTION, request).await?;
+        response.collection.ok_or_else(|| self.missing("collection"))
     }
 
     /// Makes the error for a response without its main field.
     pub(crate) fn missing(&self, what: &str) -> Error {
-        Error::protocol(self.address(), format!("an answer has no {what}"))
+        Error::protocol(self.address(), format!("an response has no {what}"))
     }
 }

@@ -8,20 +8,15 @@ use bindery_proto::v1alpha2::{
 use super::Client;
 use super::binding::server_wait;
 use crate::error::Error;
-use crate::{method::all as methods, page};
+use crate::method::all as methods;
+use crate::page::ListStream;
 
 impl Client {
-    /// Returns all contracts that the caller may list, from `page_token` on.
-    pub async fn list_contracts(&self, request: ListContractsRequest) -> Result<Vec<Contract>, Error> {
-        let page = async |page_token| {
-            let request = ListContractsRequest {
-                page_token,
-                ..request.clone()
-            };
-            let answer = self.call(methods::LIST_CONTRACTS, request).await?;
-            Ok((answer.contracts, answer.next_page_token))
-        };
-        page::all(self.address(), request.page_token.clone(), page).await
+    /// Lists all contracts that the caller may list, from `page_token` on.
+    pub fn list_contracts(&self, request: ListContractsRequest) -> ListStream<Contract> {
+        self.list(methods::LIST_CONTRACTS, request, |page| {
+            (page.contracts, page.next_page_token)
+        })
     }
 
     /// Returns one contract, by the name of its namespace.
@@ -29,14 +24,14 @@ impl Client {
         let request = GetContractRequest {
             contract: contract.to_owned(),
         };
-        let answer = self.call(methods::GET_CONTRACT, request).await?;
-        answer.contract.ok_or_else(|| self.missing("contract"))
+        let response = self.call(methods::GET_CONTRACT, request).await?;
+        response.contract.ok_or_else(|| self.missing("contract"))
     }
 
     /// Changes the owner groups of a contract, and returns the contract as it is then.
     pub async fn share_contract(&self, request: ShareContractRequest) -> Result<Contract, Error> {
-        let answer = self.call(methods::SHARE_CONTRACT, request).await?;
-        answer.contract.ok_or_else(|| self.missing("contract"))
+        let response = self.call(methods::SHARE_CONTRACT, request).await?;
+        response.contract.ok_or_else(|| self.missing("contract"))
     }
 
     /// Revokes all credentials of a contract, and stops their renewal until an owner binds again.
@@ -47,7 +42,7 @@ impl Client {
     /// Unbinds exports of a contract, and returns those that are still there. The call may take as long as `wait` says.
     pub async fn unbind_contract(&self, request: UnbindContractRequest) -> Result<Vec<UnboundExport>, Error> {
         let wait = server_wait(request.wait.as_ref());
-        let answer = self.call_waiting(methods::UNBIND_CONTRACT, request, wait).await?;
-        Ok(answer.exports)
+        let response = self.call_waiting(methods::UNBIND_CONTRACT, request, wait).await?;
+        Ok(response.exports)
     }
 }

@@ -1,11 +1,10 @@
 //! Methods of CredentialService: renewing and revoking credentials.
 
-use bindery_proto::v1alpha2::{
-    Kubeconfig, RenewKubeconfigRequest, RevokeCredentialsRequest, RevokeCredentialsResponse,
-};
+use bindery_proto::v1alpha2::{RenewKubeconfigRequest, RevokeCredentialsRequest, RevokeCredentialsResponse};
 
 use super::Client;
 use crate::error::Error;
+use crate::kubeconfig::SecretKubeconfig;
 use crate::method::all as methods;
 
 /// A renewed credential.
@@ -13,8 +12,8 @@ use crate::method::all as methods;
 pub struct Renewed {
     /// The contract namespace that the credential is for.
     pub contract: String,
-    /// The new kubeconfig.
-    pub kubeconfig: Kubeconfig,
+    /// The new kubeconfig, and when it expires.
+    pub kubeconfig: SecretKubeconfig,
 }
 
 impl Client {
@@ -24,11 +23,11 @@ impl Client {
         let request = RenewKubeconfigRequest {
             contract: contract.to_owned(),
         };
-        let answer = self.call(methods::RENEW_KUBECONFIG, request).await?;
-        let kubeconfig = answer.kubeconfig.ok_or_else(|| self.missing("kubeconfig"))?;
+        let response = self.call(methods::RENEW_KUBECONFIG, request).await?;
+        let kubeconfig = response.kubeconfig.ok_or_else(|| self.missing("kubeconfig"))?;
         Ok(Renewed {
-            contract: answer.contract,
-            kubeconfig,
+            contract: response.contract,
+            kubeconfig: SecretKubeconfig::new(kubeconfig),
         })
     }
 

@@ -8,20 +8,15 @@ use bindery_proto::v1alpha2::{
 use super::Client;
 use super::binding::server_wait;
 use crate::error::Error;
-use crate::{method::all as methods, page};
+use crate::method::all as methods;
+use crate::page::ListStream;
 
 impl Client {
-    /// Returns all exports of one contract, or of all of the caller's, from `page_token` on.
-    pub async fn list_exports(&self, request: ListExportsRequest) -> Result<Vec<Export>, Error> {
-        let page = async |page_token| {
-            let request = ListExportsRequest {
-                page_token,
-                ..request.clone()
-            };
-            let answer = self.call(methods::LIST_EXPORTS, request).await?;
-            Ok((answer.exports, answer.next_page_token))
-        };
-        page::all(self.address(), request.page_token.clone(), page).await
+    /// Lists all exports of one contract, or of all of the caller's, from `page_token` on.
+    pub fn list_exports(&self, request: ListExportsRequest) -> ListStream<Export> {
+        self.list(methods::LIST_EXPORTS, request, |page| {
+            (page.exports, page.next_page_token)
+        })
     }
 
     /// Returns one export. `contract` may be empty if the caller has only one.
@@ -30,8 +25,8 @@ impl Client {
             contract: contract.to_owned(),
             name: name.to_owned(),
         };
-        let answer = self.call(methods::GET_EXPORT, request).await?;
-        answer.export.ok_or_else(|| self.missing("export"))
+        let response = self.call(methods::GET_EXPORT, request).await?;
+        response.export.ok_or_else(|| self.missing("export"))
     }
 
     /// Returns one schema; `None` if `known_hash` is current. `contract` may be empty if the caller has only one.
@@ -46,10 +41,10 @@ impl Client {
             name: name.to_owned(),
             known_hash: known_hash.unwrap_or_default().to_owned(),
         };
-        let answer = self.call(methods::GET_BOUND_SCHEMA, request).await?;
-        match answer.bound_schema {
+        let response = self.call(methods::GET_BOUND_SCHEMA, request).await?;
+        match response.bound_schema {
             Some(schema) => Ok(Some(schema)),
-            None if answer.unchanged && known_hash.is_some() => Ok(None),
+            None if response.unchanged && known_hash.is_some() => Ok(None),
             None => Err(self.missing("bound schema")),
         }
     }

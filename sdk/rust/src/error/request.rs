@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bindery_proto::v1alpha2::{BindableResourcesRequest, Condition};
 
-use super::printable;
+use super::one_line;
 
 /// A request that the server accepted and could not fulfill.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,7 +41,7 @@ impl RequestFailed {
 }
 
 fn name(request: &BindableResourcesRequest) -> String {
-    printable(request.metadata.as_ref().map_or("", |metadata| &metadata.name))
+    one_line(request.metadata.as_ref().map_or("", |metadata| &metadata.name))
 }
 
 impl fmt::Display for RequestFailed {
@@ -51,8 +51,8 @@ impl fmt::Display for RequestFailed {
             Some(condition) => write!(
                 f,
                 ": {} ({})",
-                printable(&condition.message),
-                printable(&condition.reason)
+                one_line(&condition.message),
+                one_line(&condition.reason)
             ),
             None => f.write_str(" and has no condition that says why"),
         }

@@ -5,8 +5,11 @@ use std::fmt;
 use std::io;
 
 use bindery_proto::address::{Address, Scheme};
+use h2::Reason;
 use rustls::{AlertDescription, CertificateError, InvalidMessage};
 use tonic::{ConnectError, Status, TimeoutExpired};
+
+use super::one_line;
 
 /// What a server can say of the certificate of a client.
 const CLIENT_CERTIFICATE_ALERTS: [AlertDescription; 9] = [
@@ -31,8 +34,8 @@ pub struct TransportError {
     pub fault: TransportFault,
     /// Message of the failure, for people.
     pub detail: String,
-    /// Whether the call was certainly not sent, so that the server did nothing.
-    pub connecting: bool,
+    /// Whether the server certainly did not process the call: it was not sent, or the server says so.
+    pub unprocessed: bool,
 }
 
 /// Kind of a failed connection.
@@ -43,7 +46,7 @@ pub enum TransportFault {
     Refused,
     /// The host name cannot be resolved.
     NameUnknown,
-    /// The attempt to connect was not answered in time.
+    /// The server did not accept the connection in time.
     ConnectTimeout,
     /// The server's certificate is signed by a CA that is not trusted.
     CertificateUntrusted,
@@ -84,8 +87,8 @@ impl TransportFault {
         }
     }
 
-    /// Whether a retry cannot succeed until somebody has changed the configuration of client or server.
-    pub fn needs_mending(self) -> bool {
+    /// Whether a retry cannot succeed until the configuration of client or server has changed.
+    pub fn is_permanent(self) -> bool {
         match self {
             Self::CertificateUntrusted
             | Self::CertificateName
@@ -98,11 +101,11 @@ impl TransportFault {
         }
     }
 
-    fn mend(self, address: &str) -> &'static str {
+    fn explanation(self, address: &str) -> &'static str {
         match self {
-            Self::Refused => "nobody listens there; check host and port, and that the server runs",
+            Self::Refused => "no program listens there; check host and port, and that the server runs",
             Self::NameUnknown => "the name has no address; check its spelling and the DNS",
-            Self::ConnectTimeout => "no answer; check host and port, and firewalls and network policies on the way",
+            Self::ConnectTimeout => "no response; check host and port, and firewalls and network policies on the way",
             Self::CertificateUntrusted => {
                 "its certificate is signed by a CA that is not trusted here; give that CA's certificate"
             }
@@ -137,7 +140,9 @@ impl TransportError {
         if chain.iter().any(|error| error.is::<TimeoutExpired>()) {
             return None;
         }
-        let connecting = chain.iter().any(|error| error.is::<ConnectError>());
+        let unprocessed = chain
+            .iter()
+            .any(|error| error.is::<ConnectError>() || is_refused_stream(*error));
         let fault = chain
             .iter()
             .find_map(|error| fault_of(*error))
@@ -147,7 +152,7 @@ impl TransportError {
             address: address.to_string(),
             fault,
             detail,
-            connecting,
+            unprocessed,
         })
     }
 }
@@ -196,6 +201,12 @@ fn fault_of(error: &(dyn StdError + 'static)) -> Option<TransportFault> {
     }
 }
 
+/// Whether an error says that the server refused a stream before it processed anything of it (RFC 9113, section 8.7).
+fn is_refused_stream(error: &(dyn StdError + 'static)) -> bool {
+    let refused = error.downcast_ref::<h2::Error>();
+    refused.is_some_and(|error| error.is_remote() && error.reason() == Some(Reason::REFUSED_STREAM))
+}
+
 /// Whether an error says that the server refused the client's certificate. In TLS 1.3 the server says so when the client's end of
 /// the handshake is over already; HTTP/2 keeps only the text of such an error.
 fn refuses_client_certificate(text: &str) -> bool {
@@ -236,12 +247,12 @@ impl fmt::Display for TransportError {
             f,
             "cannot reach the server at {}: {}",
             self.address,
-            self.fault.mend(&self.address)
+            self.fault.explanation(&self.address)
         )?;
         if self.detail.is_empty() {
             return Ok(());
         }
-        write!(f, " ({})", self.detail)
+        write!(f, " ({})", one_line(&self.detail))
     }
 }
 
@@ -282,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_no_fault() {
+    fn a_response_is_no_fault() {
         let address: Address = "https://bind.example.com".parse().unwrap();
         assert_eq!(TransportError::find(&Status::unavailable("draining"), &address), None);
     }

@@ -22,7 +22,7 @@ pub struct Offer {
     pub claims: Vec<PermissionClaim>,
 }
 
-/// Why no objects are made of an answer.
+/// Why no objects are made of a response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -32,10 +32,10 @@ pub enum Refusal {
         /// The name.
         name: String,
     },
-    /// The answer is for another binding than the one that was asked for.
-    #[error("it answers for {got:?} instead of {want:?}")]
+    /// The response is for another binding than the one that was asked for.
+    #[error("it is for {got:?} instead of {want:?}")]
     OtherBinding {
-        /// The name in the answer.
+        /// The name in the response.
         got: String,
         /// The name that was asked for.
         want: String,
@@ -93,7 +93,7 @@ pub enum Refusal {
     /// The provider claims every Secret, and the caller has not accepted that by name.
     #[error("it claims EVERY Secret of the cluster; accept or reject the claim on secrets by name")]
     EverySecret,
-    /// The answer has no kubeconfig, as one with `validate_only`.
+    /// The response has no kubeconfig, as one with `validate_only`.
     #[error("it has no kubeconfig")]
     NoKubeconfig,
 }
@@ -118,9 +118,9 @@ impl Refusal {
     }
 }
 
-/// Judges the answer to a bind under this name.
-pub fn judge(answer: &BindingResourceResponse, binding: &str) -> Result<Offer, Refusal> {
-    for got in std::iter::once(&answer.binding_name).chain(answer.requests.iter().map(|request| &request.name)) {
+/// Judges the response to a bind under this name.
+pub fn judge(response: &BindingResourceResponse, binding: &str) -> Result<Offer, Refusal> {
+    for got in std::iter::once(&response.binding_name).chain(response.requests.iter().map(|request| &request.name)) {
         if got != binding {
             return Err(Refusal::OtherBinding {
                 got: got.clone(),
@@ -128,17 +128,17 @@ pub fn judge(answer: &BindingResourceResponse, binding: &str) -> Result<Offer, R
             });
         }
     }
-    let resources = answer
+    let resources = response
         .requests
         .iter()
         .flat_map(|request| &request.resources)
         .map(|resource| GroupResource::new(&resource.group, &resource.resource));
-    let claims = answer
+    let claims = response
         .requests
         .iter()
         .flat_map(|request| request.permission_claims.iter().cloned().map(objects::claim));
-    let offer = judge_export(&answer.provider_namespace, resources.collect(), claims.collect())?;
-    judge_rules(&answer.consumer_rules, std::slice::from_ref(&offer))?;
+    let offer = judge_export(&response.provider_namespace, resources.collect(), claims.collect())?;
+    judge_rules(&response.consumer_rules, std::slice::from_ref(&offer))?;
     Ok(offer)
 }
 

@@ -1,4 +1,4 @@
-//! What a caller chooses about the objects that are made of a provider's answer.
+//! What a caller chooses about the objects that are made of a provider's response.
 
 use std::collections::BTreeSet;
 
@@ -8,14 +8,14 @@ use bindery_api::v1alpha2::{GroupResource, PermissionClaim};
 use bindery_proto::v1alpha2::BindingResourceResponse;
 
 use super::offer::{Offer, Refusal, is_binding_name, judge};
-use super::{Decision, Install, Kubeconfig, Manifests, bundle_secret_ref, namespace, secret_ref};
+use super::{BindingInstall, Decision, Kubeconfig, Manifests, bundle_secret_ref, namespace, secret_ref};
 
 /// What a caller chooses; the default is a binding that accepts all claims but one on every Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// Name of the binding that was asked for. An answer for another one is refused; `None` takes the name in the answer.
+pub struct ManifestOptions {
+    /// Name of the binding that was asked for. A response for another one is refused; `None` takes the name in the response.
     pub name: Option<String>,
-    /// The template that was bound, for an annotation.
+    /// The template that was bound, for an annotation; without one, or with an empty one, there is no annotation.
     pub template: Option<String>,
     /// Makes a bundle of this name in place of a binding.
     pub bundle: Option<String>,
@@ -32,7 +32,7 @@ pub struct Options {
     pub reject: BTreeSet<GroupResource>,
 }
 
-impl Default for Options {
+impl Default for ManifestOptions {
     fn default() -> Self {
         Self {
             name: None,
@@ -47,8 +47,8 @@ impl Default for Options {
     }
 }
 
-/// Judges the answer and makes the objects.
-pub(super) fn render(response: &BindingResourceResponse, options: &Options) -> Result<Manifests, Refusal> {
+/// Judges the response and makes the objects.
+pub(super) fn render(response: &BindingResourceResponse, options: &ManifestOptions) -> Result<Manifests, Refusal> {
     let name = options.name.as_ref().unwrap_or(&response.binding_name);
     for name in [Some(name), options.bundle.as_ref()].into_iter().flatten() {
         if !is_binding_name(name) {
@@ -63,9 +63,9 @@ pub(super) fn render(response: &BindingResourceResponse, options: &Options) -> R
     }
     let kubeconfig = Kubeconfig::Document(kubeconfig.to_vec());
     let Some(bundle) = &options.bundle else {
-        let install = Install {
+        let install = BindingInstall {
             binding: name,
-            template: options.template.as_deref(),
+            template: options.template.as_deref().filter(|template| !template.is_empty()),
             offer: &offer,
             decision: &decision,
             secret: &secret_ref(name, &options.konnector_namespace),
@@ -85,7 +85,7 @@ pub(super) fn render(response: &BindingResourceResponse, options: &Options) -> R
 }
 
 /// Decides which claims are accepted and which are rejected.
-fn decide(offer: &Offer, options: &Options) -> Result<Decision, Refusal> {
+fn decide(offer: &Offer, options: &ManifestOptions) -> Result<Decision, Refusal> {
     let claimed: BTreeSet<_> = offer.claims.iter().map(|claim| claim.group_resource.clone()).collect();
     let unclaimed = |resource: &GroupResource| Refusal::NotClaimed {
         resource: resource.clone(),

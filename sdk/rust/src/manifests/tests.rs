@@ -1,35 +1,35 @@
 use bindery_api::Accepted;
 use serde_json::json;
 
-use super::offer::tests::answer;
+use super::offer::tests::response;
 use super::*;
 
 /// What is made for the binding `west` of template `cowboys`, which claims `secrets`.
-fn manifests(options: Options) -> Manifests {
-    let mut answer = answer();
-    answer.kubeconfig = Some(bindery_proto::v1alpha2::Kubeconfig {
+fn manifests(options: ManifestOptions) -> Manifests {
+    let mut response = response();
+    response.kubeconfig = Some(bindery_proto::v1alpha2::Kubeconfig {
         kubeconfig: bytes::Bytes::from_static(b"hunter2"),
         ..bindery_proto::v1alpha2::Kubeconfig::default()
     });
-    let options = Options {
+    let options = ManifestOptions {
         template: Some("cowboys".to_owned()),
         with_namespace: true,
         ..options
     };
-    Manifests::of_response(&answer, &options).unwrap()
+    Manifests::of_response(&response, &options).unwrap()
 }
 
 #[test]
 fn the_binding_records_what_was_accepted_when_it_was_bound() {
-    let claims = offer::judge(&answer(), "west").unwrap().claims;
+    let claims = offer::judge(&response(), "west").unwrap().claims;
     let secrets = GroupResource::new("", "secrets");
     assert_eq!(claims[0].group_resource, secrets);
     for (reject, expect) in [(vec![], &claims[..]), (vec![secrets], &[])] {
-        let made = manifests(Options {
+        let made = manifests(ManifestOptions {
             reject: reject.into_iter().collect(),
-            ..Options::default()
+            ..ManifestOptions::default()
         });
-        let Owner::Binding(binding) = made.owner else {
+        let ManifestOwner::Binding(binding) = made.owner else {
             panic!("{made:?}");
         };
         assert_eq!(Accepted::of(&binding), Accepted::Claims(expect.to_vec()));
@@ -38,7 +38,7 @@ fn the_binding_records_what_was_accepted_when_it_was_bound() {
 
 #[test]
 fn documents_are_whole_and_in_order() {
-    let documents = manifests(Options::default()).documents().unwrap();
+    let documents = manifests(ManifestOptions::default()).documents().unwrap();
     let heads: Vec<_> = documents
         .iter()
         .map(|document| {
@@ -74,7 +74,7 @@ fn documents_are_whole_and_in_order() {
 
 #[test]
 fn the_role_holds_what_is_bound_and_claimed_and_its_own_end() {
-    let role = serde_json::to_value(manifests(Options::default()).rights.unwrap().cluster_role).unwrap();
+    let role = serde_json::to_value(manifests(ManifestOptions::default()).rights.unwrap().cluster_role).unwrap();
     assert_eq!(
         role["rules"],
         json!([
@@ -91,7 +91,10 @@ fn the_role_holds_what_is_bound_and_claimed_and_its_own_end() {
 
 #[test]
 fn the_role_goes_to_the_konnector_alone() {
-    let binding = manifests(Options::default()).rights.unwrap().cluster_role_binding;
+    let binding = manifests(ManifestOptions::default())
+        .rights
+        .unwrap()
+        .cluster_role_binding;
     let subjects = serde_json::to_value(binding.subjects).unwrap();
     assert_eq!(
         subjects,
@@ -105,7 +108,7 @@ fn hidden_is_hidden() {
     let secret = serde_json::to_value(secret(&secret_ref("west", "x"), Kubeconfig::Hidden("<hidden>"))).unwrap();
     assert_eq!(secret["stringData"], json!({ "kubeconfig": "<hidden>" }));
     assert!(secret.get("data").is_none());
-    let shown = format!("{:?}", manifests(Options::default()));
+    let shown = format!("{:?}", manifests(ManifestOptions::default()));
     assert!(
         !shown.contains("hunter2") && shown.contains("kubeconfig-west"),
         "{shown}"

@@ -4,16 +4,15 @@ use std::fmt;
 use std::fs::Metadata;
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use secrecy::SecretString;
-use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::{TokenError, TokenSource};
+use super::{TokenError, TokenSource, same};
 
 /// A file is read again after this long even if its metadata has not changed: not every file system updates it.
 const REREAD_AFTER: Duration = Duration::from_mins(1);
@@ -21,19 +20,28 @@ const REREAD_AFTER: Duration = Duration::from_mins(1);
 /// Reads the token from a file: when the file has changed, every minute, and when the server says that the token has expired.
 pub struct FileToken {
     path: PathBuf,
-    stale: AtomicBool,
-    last: Mutex<Option<Read>>,
+    cache: Mutex<FileCache>,
+}
+
+#[derive(Default)]
+struct FileCache {
+    read: Option<ReadToken>,
+    /// The token that the server refused last, and how many different ones it has refused.
+    refused: Option<SecretString>,
+    refusals: u64,
 }
 
 /// The token that was read last, when, and the metadata of the file then.
-struct Read {
+#[derive(Clone)]
+struct ReadToken {
     token: SecretString,
-    look: Look,
+    stamp: FileStamp,
     at: Instant,
 }
 
+/// The metadata by which a change of a file is noticed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Look {
+struct FileStamp {
     modified: Option<SystemTime>,
     length: u64,
 }
@@ -43,34 +51,39 @@ impl FileToken {
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
-            stale: AtomicBool::new(false),
-            last: Mutex::new(None),
+            cache: Mutex::default(),
         }
     }
 
     async fn read(&self) -> io::Result<SecretString> {
-        let mut last = self.last.lock().await;
-        let look = Look::of(&tokio::fs::metadata(&self.path).await?);
-        let stale = self.stale.swap(false, Ordering::Relaxed);
-        if let Some(read) = last.as_ref()
-            && !stale
-            && read.look == look
-            && read.at.elapsed() < REREAD_AFTER
-        {
-            return Ok(read.token.clone());
+        loop {
+            let at = Instant::now();
+            let stamp = FileStamp::of(&tokio::fs::metadata(&self.path).await?);
+            let (read, refusals) = {
+                let cache = self.cache.lock();
+                (cache.read.clone(), cache.refusals)
+            };
+            if let Some(read) = read
+                && read.stamp == stamp
+                && read.at.elapsed() < REREAD_AFTER
+            {
+                return Ok(read.token);
+            }
+            let text = tokio::fs::read_to_string(&self.path).await?;
+            let token = SecretString::from(text.trim());
+            let mut cache = self.cache.lock();
+            let is_refused = cache.refused.as_ref().is_some_and(|refused| same(refused, &token));
+            if is_refused && cache.refusals != refusals {
+                // Read before the server refused it: the file may have another one by now.
+                continue;
+            }
+            let token = cache.read.insert(ReadToken { token, stamp, at }).token.clone();
+            return Ok(token);
         }
-        let text = tokio::fs::read_to_string(&self.path).await?;
-        let token = SecretString::from(text.trim());
-        *last = Some(Read {
-            token: token.clone(),
-            look,
-            at: Instant::now(),
-        });
-        Ok(token)
     }
 }
 
-impl Look {
+impl FileStamp {
     fn of(metadata: &Metadata) -> Self {
         Self {
             modified: metadata.modified().ok(),
@@ -90,8 +103,15 @@ impl TokenSource for FileToken {
         .boxed()
     }
 
-    fn expired(&self) {
-        self.stale.store(true, Ordering::Relaxed);
+    fn forget(&self, token: &SecretString) {
+        let mut cache = self.cache.lock();
+        if cache.read.as_ref().is_some_and(|read| same(&read.token, token)) {
+            cache.read = None;
+        }
+        if !cache.refused.as_ref().is_some_and(|refused| same(refused, token)) {
+            cache.refused = Some(token.clone());
+            cache.refusals += 1;
+        }
     }
 }
 
@@ -128,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn reads_again_when_changed_old_or_expired() {
+    async fn a_file_is_read_again_when_it_changed_or_is_old_or_its_token_was_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         fs::write(&path, "one\n").unwrap();
@@ -137,7 +157,9 @@ mod tests {
 
         write_unseen(&path, "two\n");
         assert_eq!(read(&source).await, "one", "remembered while nothing says otherwise");
-        source.expired();
+        source.forget(&"zero".into());
+        assert_eq!(read(&source).await, "one", "another token was refused");
+        source.forget(&"one".into());
         assert_eq!(read(&source).await, "two");
 
         write_unseen(&path, "six\n");

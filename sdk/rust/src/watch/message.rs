@@ -26,7 +26,7 @@ pub(crate) trait WatchRequest: Message + Clone + Send + 'static {
 }
 
 /// A response of a watch method.
-pub(crate) trait WatchAnswer: Message + Default + Send + 'static {
+pub(crate) trait WatchResponse: Message + Default + Send + 'static {
     type Object: Send + 'static;
 
     /// Splits a response into its event and its resume token.
@@ -34,7 +34,7 @@ pub(crate) trait WatchAnswer: Message + Default + Send + 'static {
 }
 
 macro_rules! watch_messages {
-    ($request:ty, $answer:ty, $event:path, $object:ty) => {
+    ($request:ty, $response:ty, $event:path, $object:ty) => {
         impl WatchRequest for $request {
             fn resume_token(&self) -> &str {
                 &self.resume_token
@@ -45,7 +45,7 @@ macro_rules! watch_messages {
             }
         }
 
-        impl WatchAnswer for $answer {
+        impl WatchResponse for $response {
             type Object = $object;
 
             fn split(self) -> (Incoming<$object>, String) {

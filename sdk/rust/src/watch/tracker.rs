@@ -50,7 +50,7 @@ impl Tracker {
     /// Takes the next response. An error says how the server broke the protocol; the stream must then be closed.
     pub(super) fn step<T>(&mut self, event: Incoming<T>, token: String) -> Result<Option<WatchEvent<T>>, String> {
         let event = match event {
-            Some(raw) => Some(self.take(raw).inspect_err(|_| self.distrust())?),
+            Some(raw) => Some(self.take(raw).inspect_err(|_| self.reset())?),
             None => None,
         };
         if self.stage == Stage::Changes && !token.is_empty() {
@@ -92,7 +92,7 @@ impl Tracker {
     }
 
     /// Resets the tracker after a breach of the protocol.
-    fn distrust(&mut self) {
+    fn reset(&mut self) {
         self.token.clear();
         self.stage = Stage::Expecting;
     }

@@ -55,6 +55,8 @@ pub(crate) struct Seen {
 pub(crate) struct Script {
     answers: Arc<Mutex<VecDeque<Answer>>>,
     seen: Arc<Mutex<Vec<Seen>>>,
+    /// The value of the header `authorization` that is refused, and the answer to all others.
+    expired: Option<(&'static str, Answer)>,
 }
 
 pub(crate) fn message(message: &impl Message) -> Step {
@@ -84,6 +86,15 @@ impl Script {
         Self {
             answers: Arc::new(Mutex::new(answers.into_iter().collect())),
             seen: Arc::default(),
+            expired: None,
+        }
+    }
+
+    /// A server that calls one token expired, and gives the same answer to all calls with another one.
+    pub(crate) fn expiring(authorization: &'static str, answer: Answer) -> Self {
+        Self {
+            expired: Some((authorization, answer)),
+            ..Self::default()
         }
     }
 
@@ -135,13 +146,23 @@ impl Script {
         // Less the five bytes that frame the message.
         let body = body.slice(body.len().min(5)..);
         let path = parts.uri.path().to_owned();
+        let token = parts.headers.get("authorization").cloned();
         self.seen.lock().push(Seen {
             path,
             headers: parts.headers,
             body,
             at: Instant::now(),
         });
-        let answer = self.answers.lock().pop_front();
+        let answer = match &self.expired {
+            None => self.answers.lock().pop_front(),
+            Some((expired, _)) if token.is_some_and(|token| token == *expired) => {
+                // The calls that are under way are refused one after the other, the last one long after the first.
+                let calls = u32::try_from(self.seen.lock().len()).unwrap_or(u32::MAX);
+                tokio::time::sleep(Duration::from_millis(5) * calls).await;
+                Some(vec![fail(ErrorReason::TokenExpired, None)])
+            }
+            Some((_, answer)) => Some(answer.clone()),
+        };
         let mut steps: VecDeque<_> = answer.unwrap_or_else(|| vec![fail_plain(Code::Internal)]).into();
         if let Some(Step::Fail(status)) = steps.front() {
             return status.clone().into_http();

@@ -31,7 +31,7 @@ async fn serve(tls: Option<ServerTlsConfig>) -> SocketAddr {
 }
 
 /// A CA, and a server's TLS with a certificate of it for this name.
-fn certify(name: &str) -> (String, ServerTlsConfig) {
+pub(crate) fn certify(name: &str) -> (String, ServerTlsConfig) {
     let key = || KeyPair::generate().expect("a key");
     let mut ca = CertificateParams::new(vec![]).expect("parameters");
     ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -60,10 +60,10 @@ async fn check(builder: ClientBuilder, expect: Result<(), (TransportFault, &str)
         other => Ok(other.is_ok()),
     };
     assert_eq!(fault, expect.map(|()| true).map_err(|(fault, _)| fault), "{got:?}");
-    if let (Err(error), Err((_, mend))) = (got, expect) {
+    if let (Err(error), Err((_, advice))) = (got, expect) {
         let text = error.to_string();
         assert!(
-            text.contains(mend) && text.contains(&client.address().to_string()),
+            text.contains(advice) && text.contains(&client.address().to_string()),
             "{text}"
         );
     }
@@ -128,7 +128,7 @@ async fn tells_plaintext_from_tls() {
 }
 
 #[tokio::test]
-async fn names_what_mends_a_refused_connection() {
+async fn a_refused_connection_says_what_to_check() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("bound");
     drop(listener);

@@ -8,7 +8,6 @@ use bindery_proto::v1alpha2::{
     WatchExportsResponse,
 };
 use bindery_sdk::{Code, ExportEvent, TokenError, Watch, WatchEvent};
-use futures::StreamExt as _;
 use prost::Message as _;
 use tokio::time::Instant;
 
@@ -233,7 +232,7 @@ async fn an_unknown_event_is_skipped_and_its_token_taken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_only_others_can_mend_ends_it() {
+async fn a_watch_ends_where_a_retry_cannot_help() {
     for reason in [
         ErrorReason::CredentialRevoked,
         ErrorReason::ContractDenied,
@@ -271,6 +270,42 @@ async fn trouble_that_passes_is_told_and_waited_for() {
         waited <= Duration::from_secs(20 + 300 + 10),
         "a wait that a server asks for is limited: {waited:?}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_error_of_an_event_names_the_stream() {
+    let script = Script::new([
+        vec![begin(), fail_plain(Code::Internal)],
+        vec![fail_plain(Code::Internal)],
+        vec![hang()],
+    ]);
+    let mut watch = watch(&script);
+    let mut named = Vec::new();
+    while named.len() < 2 {
+        if let Some(Ok(WatchEvent::Disconnected { error: Some(error), .. })) = watch.next().await {
+            named.push(error.request_id().expect("an id").to_owned());
+        }
+    }
+    let sent = script
+        .seen()
+        .into_iter()
+        .map(|seen| seen.headers["x-request-id"].clone());
+    assert_eq!(named, sent.collect::<Vec<_>>());
+    assert_ne!(named[0], named[1]);
+}
+
+#[tokio::test]
+async fn a_request_that_is_too_large_ends_a_watch() {
+    let script = Script::new([]);
+    let request = WatchExportsRequest {
+        contract: "x".repeat(300 << 10),
+        ..WatchExportsRequest::default()
+    };
+    let mut watch = script.client(|builder| builder).watch_exports(request);
+    let error = watch.next().await.expect("an error").expect_err("more than 256 KiB");
+    assert_eq!(error.reason(), Some(ErrorReason::MessageTooLarge), "{error}");
+    assert!(watch.next().await.is_none());
+    assert_eq!(script.seen().len(), 0);
 }
 
 #[tokio::test(start_paused = true)]

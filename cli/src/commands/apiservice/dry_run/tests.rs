@@ -7,7 +7,11 @@ use crate::{
 fn seen() -> Installed {
     let document = kubeconfig(100, 100);
     Installed {
-        secret: Some(manifests(Kubeconfig::Document(document.to_string().into_bytes())).secret),
+        secret: Some(
+            manifests(Kubeconfig::Document(document.to_string().into_bytes()))
+                .secret()
+                .clone(),
+        ),
         credential: parse(&document).ok(),
         ..Installed::default()
     }

@@ -40,8 +40,8 @@ fn installed(expires: i64) -> Installed {
     let document = kubeconfig(expires, expires);
     let wanted = wanted(&document, &[], &Installed::default());
     Installed {
+        secret: Some(wanted.secret().clone()),
         owner: Some(wanted.owner.into()),
-        secret: Some(wanted.secret),
         credential: parse(&document).ok(),
         ..Installed::default()
     }

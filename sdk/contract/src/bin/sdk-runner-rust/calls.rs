@@ -12,8 +12,8 @@ macro_rules! call {
         match $method {
             $($name => {
                 let request = proto_json::read(concat!($name, "Request"), $request)?;
-                let answer = $client.call(methods::$constant, request).await?;
-                Ok(proto_json::write(concat!($name, "Response"), &answer)?)
+                let response = $client.call(methods::$constant, request).await?;
+                Ok(proto_json::write(concat!($name, "Response"), &response)?)
             })+
             other => Err(Failure::Runner(anyhow::anyhow!("there is no unary method {other}"))),
         }
@@ -24,8 +24,8 @@ pub(super) async fn call(client: &Client, method: &str, request: &Value) -> Resu
     match method {
         "CreateBindableResourcesRequest" => {
             let request = proto_json::read("CreateBindableResourcesRequestRequest", request)?;
-            let answer = client.create_bindable_resources_request(request).await?;
-            return Ok(proto_json::write("CreateBindableResourcesRequestResponse", &answer)?);
+            let response = client.create_bindable_resources_request(request).await?;
+            return Ok(proto_json::write("CreateBindableResourcesRequestResponse", &response)?);
         }
         "DeleteExport" => {
             let request = proto_json::read("DeleteExportRequest", request)?;

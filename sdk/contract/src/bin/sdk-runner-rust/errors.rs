@@ -1,9 +1,15 @@
 //! Errors of the SDK as JSON.
 
 use bindery_proto::code_name;
-use bindery_sdk::Error;
+use bindery_sdk::{BuildError, Error};
 use serde_json::{Value, json};
 
+/// Settings that no client can be built from, as JSON.
+pub(super) fn config(error: &BuildError) -> Value {
+    json!({ "kind": "config", "reason": error.reason(), "message": error.to_string() })
+}
+
+/// An error of a call as JSON.
 pub(super) fn to_json(error: &Error) -> Value {
     let mut fields = match error {
         Error::Status(status) => json!({

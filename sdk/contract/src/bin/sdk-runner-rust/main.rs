@@ -4,15 +4,16 @@
 mod calls;
 mod errors;
 mod settings;
+mod typed;
 
 use std::io::BufRead as _;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use bindery_contract::{golden, proto_json};
-use bindery_proto::v1alpha2::{CreateBindableResourcesRequestRequest, Removed};
-use bindery_sdk::{Client, Error, Watch, WatchEvent, bind_request};
-use futures::{Stream, StreamExt as _};
+use bindery_sdk::manifests::ManifestOptions;
+use bindery_sdk::{BindRequest, Client, Error, Watch, WatchEvent};
+use futures::future::join_all;
 use prost::Message;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -25,10 +26,18 @@ struct Line {
     client: settings::Settings,
     action: Value,
     cancel_after_ms: Option<u64>,
+    /// How many times the action is done at the same moment; once if absent.
+    concurrent: Option<usize>,
 }
 
-/// What an action leads to, besides its error: fields of the line of standard output.
-type Fields = Map<String, Value>;
+/// What one action has led to so far.
+#[derive(Default)]
+struct Outcome {
+    /// Fields of the line of standard output.
+    fields: Map<String, Value>,
+    /// The texts that the language makes for people who debug.
+    shown: Vec<String>,
+}
 
 /// What ends an action.
 enum Failure {
@@ -76,51 +85,65 @@ async fn main() -> Result<()> {
 }
 
 async fn answer(line: Line) -> Value {
-    let mut fields = Fields::new();
     let mut shown = Vec::new();
-    let outcome = match line.client.build(&mut shown) {
-        Err(error) => Err(Failure::Runner(error)),
+    let mut fields = match line.client.build(&mut shown) {
+        Err(error) => {
+            shown.push(format!("{error} {error:?}"));
+            Map::from_iter([("error".to_owned(), errors::config(&error))])
+        }
         Ok(client) => {
             shown.push(format!("{client:?}"));
-            let action = Box::pin(act(&client, &line.action, &mut fields));
-            match line.cancel_after_ms {
-                None => action.await,
-                Some(delay) => {
-                    if let Ok(outcome) = tokio::time::timeout(Duration::from_millis(delay), action).await {
-                        outcome
-                    } else {
-                        // The call was dropped, which is how a Rust program cancels.
-                        let cancelled = json!({ "kind": "cancelled", "message": "the future was dropped" });
-                        fields.insert("error".to_owned(), cancelled);
-                        Ok(Value::Null)
+            let run = || run(&client, &line.action, line.cancel_after_ms);
+            match line.concurrent {
+                None => {
+                    let outcome = Box::pin(run()).await;
+                    shown.extend(outcome.shown);
+                    outcome.fields
+                }
+                Some(count) => {
+                    let mut results = Vec::new();
+                    for outcome in join_all((0..count).map(|_| run())).await {
+                        shown.extend(outcome.shown);
+                        results.push(Value::Object(outcome.fields));
                     }
+                    Map::from_iter([("ok".to_owned(), results.into())])
                 }
             }
         }
     };
-    match outcome {
-        Ok(Value::Null) => {}
-        Ok(ok) => {
-            fields.insert("ok".to_owned(), ok);
-        }
-        Err(failure) => {
-            let error = match failure {
-                Failure::Sdk(error) => {
-                    shown.push(format!("{error} {error:?}"));
-                    errors::to_json(&error)
-                }
-                Failure::Refused(reason) => json!({ "kind": "refusal", "reason": reason, "message": reason }),
-                Failure::Runner(error) => json!({ "kind": "runner", "message": format!("{error:#}") }),
-            };
-            fields.insert("error".to_owned(), error);
-        }
-    }
     fields.insert("id".to_owned(), line.id.into());
     fields.insert("shown".to_owned(), shown.into());
     Value::Object(fields)
 }
 
-async fn act(client: &Client, action: &Value, fields: &mut Fields) -> Result<Value, Failure> {
+/// Does the action once.
+async fn run(client: &Client, action: &Value, cancel_after_ms: Option<u64>) -> Outcome {
+    let mut outcome = Outcome::default();
+    let action = Box::pin(act(client, action, &mut outcome));
+    let ended = match cancel_after_ms {
+        None => Some(action.await),
+        Some(delay) => tokio::time::timeout(Duration::from_millis(delay), action).await.ok(),
+    };
+    let error = match ended {
+        // The call was dropped, which is how a Rust program cancels.
+        None => json!({ "kind": "cancelled", "message": "the future was dropped" }),
+        Some(Ok(Value::Null)) => return outcome,
+        Some(Ok(ok)) => {
+            outcome.fields.insert("ok".to_owned(), ok);
+            return outcome;
+        }
+        Some(Err(Failure::Sdk(error))) => {
+            outcome.shown.push(format!("{error} {error:?}"));
+            errors::to_json(&error)
+        }
+        Some(Err(Failure::Refused(reason))) => json!({ "kind": "refusal", "reason": reason, "message": reason }),
+        Some(Err(Failure::Runner(error))) => json!({ "kind": "runner", "message": format!("{error:#}") }),
+    };
+    outcome.fields.insert("error".to_owned(), error);
+    outcome
+}
+
+async fn act(client: &Client, action: &Value, outcome: &mut Outcome) -> Result<Value, Failure> {
     let request = action.get("request").cloned().unwrap_or_else(|| json!({}));
     let text = |key: &str| action[key].as_str();
     if let Some(method) = text("call") {
@@ -131,10 +154,13 @@ async fn act(client: &Client, action: &Value, fields: &mut Fields) -> Result<Val
     }
     if let Some(method) = text("watch") {
         let events = action["events"].as_u64().unwrap_or(u64::MAX);
-        return watch(client, method, &request, events, fields).await;
+        return watch(client, method, &request, events, outcome).await;
     }
-    if let Some(wish) = action.get("bind") {
-        return bind(client, wish, fields).await;
+    if let Some(method) = text("typed") {
+        return typed::call(client, method, &request, &mut outcome.shown).await;
+    }
+    if let Some(options) = action.get("bind") {
+        return bind(client, options, outcome).await;
     }
     let input = serde_json::from_value(action["manifests"].clone()).context("no action of this runner")?;
     match golden::render(&input)? {
@@ -143,30 +169,35 @@ async fn act(client: &Client, action: &Value, fields: &mut Fields) -> Result<Val
     }
 }
 
-async fn bind(client: &Client, wish: &Value, fields: &mut Fields) -> Result<Value, Failure> {
-    let text = |key: &str| wish[key].as_str().unwrap_or_default();
-    let mut request: CreateBindableResourcesRequestRequest = bind_request(text("template"), text("identity"));
-    if let Some(name) = wish["name"].as_str()
-        && let Some(metadata) = request
-            .bindable_resources_request
-            .as_mut()
-            .and_then(|it| it.metadata.as_mut())
-    {
-        name.clone_into(&mut metadata.name);
+async fn bind(client: &Client, options: &Value, outcome: &mut Outcome) -> Result<Value, Failure> {
+    let text = |key: &str| options[key].as_str().unwrap_or_default();
+    let time = |key: &str| options[key].as_u64().map(Duration::from_millis);
+    let mut request = BindRequest::new(text("template"), text("identity"))
+        .name(text("name"))
+        .pretty_name(text("prettyName"));
+    request.wait = time("waitMs");
+    request.ttl_after_finished = time("ttlAfterFinishedMs");
+    request.validate_only = options["validateOnly"].as_bool().unwrap_or_default();
+    if let Some(patience) = time("patienceMs") {
+        request = request.patience(patience);
     }
-    if let Some(wait) = wish["waitMs"].as_u64() {
-        request.wait = prost_types::Duration::try_from(Duration::from_millis(wait)).ok();
-    }
-    request.validate_only = wish["validateOnly"].as_bool().unwrap_or_default();
-    let patience = Duration::from_millis(wish["patienceMs"].as_u64().unwrap_or(300_000));
     let mut progress = 0;
-    let bound = client.bind(request, patience, |_| progress += 1).await;
-    fields.insert("progress".to_owned(), progress.into());
+    let bound = client.bind(request, |_| progress += 1).await;
+    outcome.fields.insert("progress".to_owned(), progress.into());
     let bound = bound?;
-    Ok(json!({
+    outcome.shown.push(format!("{bound:?}"));
+    let manifests = bound.manifests(&ManifestOptions::default());
+    outcome.shown.push(format!("{manifests:?}"));
+    let mut ok = json!({
         "request": proto_json::write("BindableResourcesRequest", &bound.request)?,
-        "response": proto_json::write("BindingResourceResponse", &bound.response)?,
-    }))
+        "response": proto_json::write("BindingResourceResponse", &bound.to_response())?,
+    });
+    // Asked for by cases about the manifests of a bind.
+    if options["manifests"] == true {
+        let manifests = manifests.map_err(|refusal| Failure::Refused(refusal.reason().to_owned()))?;
+        ok["manifests"] = manifests.canonical().map_err(anyhow::Error::from)?.into();
+    }
+    Ok(ok)
 }
 
 async fn watch(
@@ -174,7 +205,7 @@ async fn watch(
     method: &str,
     request: &Value,
     events: u64,
-    fields: &mut Fields,
+    outcome: &mut Outcome,
 ) -> Result<Value, Failure> {
     let name = format!("{method}Request");
     match method {
@@ -183,7 +214,7 @@ async fn watch(
                 client.watch_exports(proto_json::read(&name, request)?),
                 "Export",
                 events,
-                fields,
+                outcome,
             )
             .await
         }
@@ -192,36 +223,45 @@ async fn watch(
                 client.watch_contracts(proto_json::read(&name, request)?),
                 "Contract",
                 events,
-                fields,
+                outcome,
             )
             .await
         }
         _ => {
             let watch = client.watch_bindable_resources_requests(proto_json::read(&name, request)?);
-            collect(watch, "BindableResourcesRequest", events, fields).await
+            collect(watch, "BindableResourcesRequest", events, outcome).await
         }
     }
 }
 
-async fn collect<T>(mut watch: Watch<T>, object: &str, count: u64, fields: &mut Fields) -> Result<Value, Failure>
-where
-    Watch<T>: Stream<Item = Result<WatchEvent<T>, Error>> + Unpin,
-    T: Message + Send + 'static,
-{
+async fn collect<T: Message + 'static>(
+    mut watch: Watch<T>,
+    object: &str,
+    count: u64,
+    outcome: &mut Outcome,
+) -> Result<Value, Failure> {
     let mut events = Vec::new();
-    let outcome = loop {
+    outcome.shown.push(format!("{watch:?}"));
+    let end = loop {
         if u64::try_from(events.len()).is_ok_and(|len| len >= count) {
             break Ok(Value::Null);
         }
         match watch.next().await {
-            Some(Ok(event)) => events.push(event_json(event, object)?),
+            Some(Ok(event)) => {
+                if let WatchEvent::Disconnected { error: Some(error), .. } = &event {
+                    outcome.shown.push(format!("{error} {error:?}"));
+                }
+                events.push(event_json(event, object)?);
+            }
             Some(Err(error)) => break Err(error.into()),
             None => break Ok(Value::Null),
         }
     };
-    fields.insert("events".to_owned(), events.into());
-    fields.insert("resumeToken".to_owned(), watch.resume_token().into());
+    outcome.fields.insert("events".to_owned(), events.into());
     outcome
+        .fields
+        .insert("resumeToken".to_owned(), watch.resume_token().into());
+    end
 }
 
 fn event_json<T: Message>(event: WatchEvent<T>, object: &str) -> Result<Value> {
@@ -231,7 +271,6 @@ fn event_json<T: Message>(event: WatchEvent<T>, object: &str) -> Result<Value> {
         WatchEvent::SnapshotBegin { refused: Some(why) } => json!({ "snapshotBegin": { "refused": why } }),
         WatchEvent::Applied(applied) => json!({ "applied": proto_json::write(object, &applied)? }),
         WatchEvent::Removed(removed) => {
-            let removed: Removed = removed;
             json!({ "removed": proto_json::write("Removed", &removed)? })
         }
         WatchEvent::SnapshotComplete => json!({ "snapshotComplete": {} }),

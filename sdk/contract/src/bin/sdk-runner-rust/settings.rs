@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
-use bindery_sdk::{Client, ClientBuilder, ExecToken, FileToken, RetryPolicy, StaticToken};
+use bindery_contract::case::Case;
+use bindery_sdk::{
+    BuildError, Client, ClientBuilder, ExecToken, FileToken, RetryPolicy, StaticToken, TokenError, TokenSource,
+    token_fn,
+};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -25,11 +28,24 @@ pub(super) struct Settings {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", untagged)]
 enum Token {
-    Static(String),
-    File(String),
-    Exec(Vec<String>),
+    Static { r#static: String },
+    File { file: String },
+    Exec { exec: Vec<String>, timeout_ms: Option<u64> },
+    Function { function: TokenFunction },
+}
+
+/// What a function of the user does.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum TokenFunction {
+    /// Never returns.
+    Slow,
+    /// Fails with an error that quotes a token.
+    Throws,
+    /// Returns a token.
+    StaticValue,
 }
 
 #[derive(Deserialize)]
@@ -49,14 +65,14 @@ struct Reconnect {
 
 impl Settings {
     /// Makes the client, and notes what its builder and its token source show of themselves.
-    pub(super) fn build(self, shown: &mut Vec<String>) -> Result<Client> {
+    pub(super) fn build(self, shown: &mut Vec<String>) -> Result<Client, BuildError> {
         let milliseconds = Duration::from_millis;
         let mut builder = Client::builder(self.address).allow_plaintext(self.allow_plaintext);
         if let Some(pem) = self.ca_pem {
             builder = builder.ca_pem(pem);
         }
         if let Some(path) = self.ca_file {
-            builder = builder.ca_pem(std::fs::read(&path).with_context(|| format!("cannot read {path}"))?);
+            builder = builder.ca_file(path);
         }
         if let Some(name) = self.server_name {
             builder = builder.server_name(name);
@@ -92,33 +108,44 @@ impl Settings {
             Some(token) => token.give(builder, shown),
         };
         shown.push(format!("{builder:?}"));
-        Ok(builder.build()?)
+        builder.build()
     }
 }
 
 impl Token {
     fn give(self, builder: ClientBuilder, shown: &mut Vec<String>) -> ClientBuilder {
         match self {
-            Self::Static(token) => {
-                let source = StaticToken::new(token);
-                shown.push(format!("{source:?}"));
-                builder.token_source(source)
-            }
-            Self::File(path) => {
-                let source = FileToken::new(path);
-                shown.push(format!("{source:?}"));
-                builder.token_source(source)
-            }
-            Self::Exec(command) => {
-                let (program, args) = command
+            Self::Static { r#static: token } => give(builder, StaticToken::new(token), shown),
+            Self::File { file } => give(builder, FileToken::new(file), shown),
+            Self::Exec { exec, timeout_ms } => {
+                let (program, args) = exec
                     .split_first()
-                    .map_or((String::new(), Vec::new()), |(program, args)| {
-                        (program.clone(), args.to_vec())
-                    });
-                let source = ExecToken::new(program, args);
-                shown.push(format!("{source:?}"));
-                builder.token_source(source)
+                    .map_or(("", &[][..]), |(program, args)| (program, args));
+                let source = match timeout_ms {
+                    None => ExecToken::new(program, args),
+                    Some(limit) => ExecToken::with_run_timeout(program, args, Duration::from_millis(limit)),
+                };
+                give(builder, source, shown)
+            }
+            Self::Function { function } => {
+                let source = token_fn(move || async move {
+                    match function {
+                        TokenFunction::Slow => std::future::pending().await,
+                        TokenFunction::Throws => {
+                            let error = std::io::Error::new(std::io::ErrorKind::TimedOut, "hunter2");
+                            Err(TokenError::Source(Box::new(error)))
+                        }
+                        TokenFunction::StaticValue => Ok(Case::TOKEN.into()),
+                    }
+                });
+                give(builder, source, shown)
             }
         }
     }
+}
+
+/// Gives a source to the client, and notes what the source shows of itself.
+fn give(builder: ClientBuilder, source: impl TokenSource + std::fmt::Debug, shown: &mut Vec<String>) -> ClientBuilder {
+    shown.push(format!("{source:?}"));
+    builder.token_source(source)
 }

@@ -2,8 +2,8 @@ use bindery_proto::v1alpha2::{ExportRequest, PermissionClaim, Resource};
 
 use super::*;
 
-/// An answer for a binding `west` that exports `cowboys` and claims `secrets`.
-pub(in crate::manifests) fn answer() -> BindingResourceResponse {
+/// A response for a binding `west` that exports `cowboys` and claims `secrets`.
+pub(in crate::manifests) fn response() -> BindingResourceResponse {
     BindingResourceResponse {
         provider_namespace: "kube-bind-x".to_owned(),
         binding_name: "west".to_owned(),
@@ -53,7 +53,7 @@ fn rule(groups: &[&str], resources: &[&str], verbs: &[&str]) -> ConsumerRule {
 
 #[track_caller]
 fn check(change: impl FnOnce(&mut BindingResourceResponse), expect: &str) {
-    let mut changed = answer();
+    let mut changed = response();
     change(&mut changed);
     let refusal = judge(&changed, "west").expect_err("a refusal");
     assert_eq!(refusal.reason(), expect, "{refusal}");
@@ -61,7 +61,7 @@ fn check(change: impl FnOnce(&mut BindingResourceResponse), expect: &str) {
 
 #[test]
 fn rights_follow_from_what_is_exported_and_claimed_alone() {
-    let offer = judge(&answer(), "west").unwrap();
+    let offer = judge(&response(), "west").unwrap();
     assert_eq!(offer.contract, "kube-bind-x");
     assert!(
         offer
@@ -73,17 +73,17 @@ fn rights_follow_from_what_is_exported_and_claimed_alone() {
         panic!("one claim: {:?}", offer.claims);
     };
     assert_eq!(claim.group_resource, GroupResource::new("", "secrets"));
-    let mut bare = answer();
+    let mut bare = response();
     bare.consumer_rules.clear();
     assert_eq!(judge(&bare, "west").unwrap(), offer);
 }
 
 #[test]
 fn an_answer_to_another_question_is_refused() {
-    check(|answer| answer.binding_name = "east".to_owned(), "OtherBinding");
-    check(|answer| answer.requests[0].name = "east".to_owned(), "OtherBinding");
-    check(|answer| answer.provider_namespace.clear(), "NoContract");
-    check(|answer| answer.requests.clear(), "Empty");
+    check(|response| response.binding_name = "east".to_owned(), "OtherBinding");
+    check(|response| response.requests[0].name = "east".to_owned(), "OtherBinding");
+    check(|response| response.provider_namespace.clear(), "NoContract");
+    check(|response| response.requests.clear(), "Empty");
 }
 
 #[test]
@@ -100,12 +100,12 @@ fn apis_of_this_cluster_cannot_be_exported_to_it() {
         ("wildwest.dev", ""),
     ] {
         check(
-            |answer| answer.requests[0].resources.push(resource(group, plural)),
+            |response| response.requests[0].resources.push(resource(group, plural)),
             "ForeignApi",
         );
     }
     // Merely ends in the same letters.
-    let mut fine = answer();
+    let mut fine = response();
     fine.requests[0].resources.push(resource("my-kube-bind.io", "things"));
     assert!(judge(&fine, "west").is_ok());
 }
@@ -114,7 +114,7 @@ fn apis_of_this_cluster_cannot_be_exported_to_it() {
 fn rules_beyond_export_and_claims_are_refused() {
     let with = |groups: &[&str], resources: &[&str], verbs: &[&str], expect: &str| {
         check(
-            |answer| answer.consumer_rules.push(rule(groups, resources, verbs)),
+            |response| response.consumer_rules.push(rule(groups, resources, verbs)),
             expect,
         );
     };
@@ -146,11 +146,11 @@ fn what_rules_a_cluster_cannot_be_claimed() {
         ("", "secrets"),
     ] {
         check(
-            |answer| answer.requests[0].permission_claims.push(claim(group, plural)),
+            |response| response.requests[0].permission_claims.push(claim(group, plural)),
             "Unclaimable",
         );
     }
-    let mut fine = answer();
+    let mut fine = response();
     fine.requests[0]
         .permission_claims
         .push(claim("example.com", "certificates"));
