@@ -83,6 +83,8 @@ pub struct Expect {
     pub why: String,
     /// A text that the message of the error contains, without regard to case.
     pub message: Option<String>,
+    /// Texts that neither the error nor any text of the client contains.
+    pub hides: Vec<String>,
     /// Number of calls that the server saw: least and most.
     pub calls: Option<(usize, usize)>,
     /// What the server saw of each call.

@@ -43,7 +43,7 @@ pub(crate) fn faults(case: &Case, language: &str, answer: &Value, server: &Serve
     }
     faults.delays(&expect.delays_ms, &seen);
     faults.every_call(case, language, &seen);
-    faults.secrets(answer);
+    faults.secrets(answer, &expect.hides);
     faults.0
 }
 
@@ -255,10 +255,15 @@ impl Faults {
         }
     }
 
-    fn secrets(&mut self, answer: &Value) {
-        let shows = |value: &Value| value.to_string().contains(Case::TOKEN_PREFIX);
-        if shows(&answer["error"]) || shows(&answer["shown"]) || shows(&answer["events"]) {
-            self.add("a token is shown".to_owned());
+    fn secrets(&mut self, answer: &Value, hides: &[String]) {
+        let shows = |value: &Value, secret: &str| value.to_string().contains(secret);
+        for secret in hides.iter().map(String::as_str).chain([Case::TOKEN_PREFIX]) {
+            if ["error", "shown", "events"]
+                .iter()
+                .any(|part| shows(&answer[part], secret))
+            {
+                self.add(format!("{secret}… is shown"));
+            }
         }
         if answer["shown"].as_array().is_none_or(Vec::is_empty) {
             self.add("nothing is shown of the client".to_owned());

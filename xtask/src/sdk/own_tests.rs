@@ -14,7 +14,14 @@ pub(super) fn run() -> Result<()> {
     timed("Go", Command::new("sh").arg(sdk.join("go/check.sh")))?;
     timed("Python", Command::new("python3").arg(sdk.join("python/tools/check.py")))?;
     let copy = sdks::typescript_copy("typescript-test")?;
-    timed("TypeScript", Command::new("npm").arg("test").current_dir(copy))
+    let golden = sdk.join("contract/manifests");
+    timed(
+        "TypeScript",
+        Command::new("npm")
+            .arg("test")
+            .current_dir(copy)
+            .env("BINDERY_GOLDEN", golden),
+    )
 }
 
 fn timed(language: &str, command: &mut Command) -> Result<()> {
