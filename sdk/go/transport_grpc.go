@@ -25,6 +25,8 @@ import (
 const (
 	keepAliveInterval = 30 * time.Second
 	keepAliveTimeout  = 20 * time.Second
+	// headerReceiveMax is the size limit of the header of a response, and of its trailers, in bytes. Details of errors are in these.
+	headerReceiveMax = 64 * 1024
 )
 
 // grpcTransport speaks gRPC over HTTP/2.
@@ -67,6 +69,7 @@ func newGRPCTransport(address Address, tlsConfig *tls.Config, s *settings) *grpc
 			grpc.WithDisableRetry(),
 			grpc.WithDisableServiceConfig(),
 			grpc.WithStatsHandler(probes{}),
+			grpc.WithMaxHeaderListSize(headerReceiveMax),
 			grpc.WithConnectParams(grpc.ConnectParams{Backoff: connectAgain, MinConnectTimeout: s.connectTimeout}),
 			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepAliveInterval, Timeout: keepAliveTimeout}),
 			grpc.WithDefaultCallOptions(

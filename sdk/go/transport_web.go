@@ -55,6 +55,8 @@ func newWebTransport(address Address, tlsConfig *tls.Config, s *settings) *webTr
 			IdleConnTimeout:     webIdleTimeout,
 			MaxIdleConnsPerHost: webIdleMax,
 			DisableCompression:  true,
+
+			MaxResponseHeaderBytes: headerReceiveMax,
 		},
 	}
 	t.client = connect.NewClient(connecthttp.NewTransport(t, address.String(),
