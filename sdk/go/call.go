@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
@@ -32,6 +31,8 @@ type encodedRequest struct {
 	method    string
 	requestID string
 	body      []byte
+	// authorization is the value of the header authorization of one attempt; empty for none.
+	authorization string
 }
 
 // encode makes a request ready to be sent. The error is the caller's fault, and final.
@@ -64,12 +65,11 @@ func (c *Client) call(ctx context.Context, method string, request, response prot
 	var tokens tokenMemory
 	for attempts := 1; ; attempts++ {
 		// The token has the whole time of the call, and the attempt begins with it.
-		header, err := c.header(ctx, deadline, encoded, &tokens)
-		if err != nil {
+		if err := c.authorize(ctx, deadline, &encoded, &tokens); err != nil {
 			return err
 		}
 		attemptCtx, cancelAttempt := context.WithDeadline(ctx, earlier(deadline, time.Now().Add(limit)))
-		err = c.transport.unary(attemptCtx, encoded, header, response)
+		err := c.transport.unary(attemptCtx, encoded, response)
 		expired := hasEnded(attemptCtx)
 		cancelAttempt()
 		if err == nil {
@@ -102,32 +102,31 @@ func earlier(one, other time.Time) time.Time {
 	return one
 }
 
-// header makes the metadata of one attempt. It waits for a token until the deadline, or until the context ends. An error is of type
-// [*Error].
-func (c *Client) header(ctx context.Context, deadline time.Time, request encodedRequest, tokens *tokenMemory) (metadata.MD, error) {
-	header := metadata.MD{requestIDHeader: {request.requestID}}
+// authorize gives a request the token for one attempt. It waits for the token until the deadline, or until the context ends. An error
+// is of type [*Error].
+func (c *Client) authorize(ctx context.Context, deadline time.Time, request *encodedRequest, tokens *tokenMemory) error {
 	// Callers who ask how to log in have no token, or an expired one.
 	if c.settings.tokens == nil || request.method == pb.ProviderService_GetProvider_FullMethodName {
-		return header, nil
+		return nil
 	}
 	token, err := askSource(ctx, deadline, c.settings.tokens)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	value, malformed := bearer(token)
 	if malformed != nil {
-		return nil, malformed
+		return malformed
 	}
 	if rejected := tokens.send(token); rejected != nil {
-		return nil, rejected
+		return rejected
 	}
-	header["authorization"] = []string{value}
-	return header, nil
+	request.authorization = value
+	return nil
 }
 
-// streamHeader makes the metadata of a stream, whose token source has a time limit of its own.
-func (c *Client) streamHeader(ctx context.Context, request encodedRequest, tokens *tokenMemory) (metadata.MD, error) {
-	return c.header(ctx, time.Now().Add(streamTokenTimeout), request, tokens)
+// authorizeStream gives the request of a stream its token, for which a stream has a time limit of its own.
+func (c *Client) authorizeStream(ctx context.Context, request *encodedRequest, tokens *tokenMemory) error {
+	return c.authorize(ctx, time.Now().Add(streamTokenTimeout), request, tokens)
 }
 
 // failure makes the error of a failed attempt. What the server returned counts, also if the time was over then.

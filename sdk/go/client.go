@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	pb "kube-bind.io/bindery/sdk/go/kubebind/v1alpha2"
@@ -23,9 +22,9 @@ type Client struct {
 // [*Error], or those of the context.
 type transport interface {
 	// unary makes one attempt of a unary call within the deadline of the context.
-	unary(ctx context.Context, request encodedRequest, header metadata.MD, response proto.Message) error
+	unary(ctx context.Context, request encodedRequest, response proto.Message) error
 	// stream opens a stream of responses, and returns when the server has accepted it. The stream ends with its context.
-	stream(ctx context.Context, request encodedRequest, header metadata.MD) (messageStream, error)
+	stream(ctx context.Context, request encodedRequest) (messageStream, error)
 	// close ends all calls.
 	close() error
 }
@@ -34,6 +33,8 @@ type transport interface {
 type messageStream interface {
 	// receive waits for the next response. It returns io.EOF if the server has ended the stream in good order.
 	receive(response proto.Message) error
+	// close gives up what the stream uses, after its context has ended. A stream whose end was received needs no close.
+	close()
 }
 
 // NewClient makes a client of the backend at https://host:port, or below a path there. It connects with its first call, by gRPC, and by

@@ -68,13 +68,14 @@ func (s *clientStream) SendMsg(message any) error {
 		return err
 	}
 	var tokens tokenMemory
-	header, err := s.client.streamHeader(s.ctx, encoded, &tokens)
-	if err != nil {
+	if err := s.client.authorizeStream(s.ctx, &encoded, &tokens); err != nil {
 		return s.failure(err)
 	}
-	if s.stream, err = s.client.transport.stream(s.ctx, encoded, header); err != nil {
+	if s.stream, err = s.client.transport.stream(s.ctx, encoded); err != nil {
 		return s.failure(err)
 	}
+	// Callers may leave a stream without a word.
+	context.AfterFunc(s.ctx, s.stream.close)
 	return nil
 }
 

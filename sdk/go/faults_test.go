@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -157,6 +158,41 @@ func TestAnswersThatAreNoneAreErrors(t *testing.T) {
 				t.Errorf("%d calls, %s %v", calls.Load(), failure.Kind, err)
 			}
 		})
+	}
+}
+
+// hugeHeaders sends a header of a mebibyte.
+func (w *wire) hugeHeaders() {
+	var block bytes.Buffer
+	encoder := hpack.NewEncoder(&block)
+	encoder.WriteField(hpack.HeaderField{Name: ":status", Value: "200"})
+	encoder.WriteField(hpack.HeaderField{Name: "content-type", Value: "application/grpc"})
+	encoder.WriteField(hpack.HeaderField{Name: "x-huge", Value: strings.Repeat("x", 1<<20)})
+	w.WriteHeaders(http2.HeadersFrameParam{StreamID: w.stream, BlockFragment: block.Next(16000)})
+	for block.Len() > 0 {
+		fragment := block.Next(16000)
+		w.WriteContinuation(w.stream, block.Len() == 0, fragment)
+	}
+}
+
+func TestHugeHeadersEndTheCallAndNotTheClient(t *testing.T) {
+	address, _ := faulty(t, func(w *wire, n int) {
+		if n == 0 {
+			w.hugeHeaders()
+			return
+		}
+		w.answer()
+	})
+	client, err := NewClient(address, WithPlaintext(), WithRetry(RetryPolicy{Attempts: 1}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := client.GetCaller(t.Context()); err == nil {
+		t.Error("headers of a mebibyte are accepted")
+	}
+	if _, err := client.GetCaller(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -38,25 +37,21 @@ func newTransport(address Address, tlsConfig *tls.Config, s *settings) *fallback
 	}
 }
 
-func (t *fallbackTransport) unary(
-	ctx context.Context, request encodedRequest, header metadata.MD, response proto.Message,
-) error {
+func (t *fallbackTransport) unary(ctx context.Context, request encodedRequest, response proto.Message) error {
 	return t.send(
-		func() error { return t.grpc.unary(ctx, request, header, response) },
-		func() (bool, error) { return t.web.unary(ctx, request, header, response) },
+		func() error { return t.grpc.unary(ctx, request, response) },
+		func() (bool, error) { return t.web.unary(ctx, request, response) },
 	)
 }
 
-func (t *fallbackTransport) stream(
-	ctx context.Context, request encodedRequest, header metadata.MD,
-) (opened messageStream, err error) {
+func (t *fallbackTransport) stream(ctx context.Context, request encodedRequest) (opened messageStream, err error) {
 	err = t.send(
 		func() (err error) {
-			opened, err = t.grpc.stream(ctx, request, header)
+			opened, err = t.grpc.stream(ctx, request)
 			return err
 		},
 		func() (speaksWeb bool, err error) {
-			opened, speaksWeb, err = t.web.stream(ctx, request, header)
+			opened, speaksWeb, err = t.web.stream(ctx, request)
 			return speaksWeb, err
 		},
 	)

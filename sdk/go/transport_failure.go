@@ -14,10 +14,9 @@ import (
 )
 
 // failure tells a response of the server from what grpc-go itself says about the connection.
-func (t *grpcTransport) failure(ctx context.Context, err error, probe *probe, channel *channel, header metadata.MD) error {
+func (t *grpcTransport) failure(ctx context.Context, err error, probe *probe, channel *channel, sentID string) error {
 	response := status.Convert(err)
 	sent, responded, headerID := probe.result()
-	sentID := first(header[requestIDHeader])
 	text := response.Message()
 	switch {
 	case strings.HasPrefix(text, "grpc: received message larger than max"):

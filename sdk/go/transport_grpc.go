@@ -25,6 +25,8 @@ import (
 const (
 	keepAliveInterval = 30 * time.Second
 	keepAliveTimeout  = 20 * time.Second
+	// headerReceiveMax is the size limit of the header of a response, and of its trailers, in bytes. Details of errors are in these.
+	headerReceiveMax = 64 * 1024
 )
 
 // grpcTransport speaks gRPC over HTTP/2.
@@ -67,6 +69,7 @@ func newGRPCTransport(address Address, tlsConfig *tls.Config, s *settings) *grpc
 			grpc.WithDisableRetry(),
 			grpc.WithDisableServiceConfig(),
 			grpc.WithStatsHandler(probes{}),
+			grpc.WithMaxHeaderListSize(headerReceiveMax),
 			grpc.WithConnectParams(grpc.ConnectParams{Backoff: connectAgain, MinConnectTimeout: s.connectTimeout}),
 			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepAliveInterval, Timeout: keepAliveTimeout}),
 			grpc.WithDefaultCallOptions(
@@ -93,33 +96,28 @@ func (c encodedCodec) Marshal(message any) (mem.BufferSlice, error) {
 // Name is empty so that the content type is application/grpc, without a suffix.
 func (encodedCodec) Name() string { return "" }
 
-func (t *grpcTransport) unary(
-	ctx context.Context, request encodedRequest, header metadata.MD, response protobuf.Message,
-) error {
+func (t *grpcTransport) unary(ctx context.Context, request encodedRequest, response protobuf.Message) error {
 	channel, err := t.acquireForCall()
 	if err != nil {
 		return err
 	}
 	defer t.release(channel)
 	probe := &probe{}
-	outgoing := metadata.NewOutgoingContext(context.WithValue(ctx, probeKey{}, probe), header)
+	outgoing := withHeader(context.WithValue(ctx, probeKey{}, probe), request)
 	err = channel.grpc.Invoke(outgoing, t.address.prefix+request.method, request, response)
 	if err != nil {
-		return t.failure(ctx, err, probe, channel, header)
+		return t.failure(ctx, err, probe, channel, request.requestID)
 	}
 	return nil
 }
 
-func (t *grpcTransport) stream(
-	ctx context.Context, request encodedRequest, header metadata.MD,
-) (messageStream, error) {
+func (t *grpcTransport) stream(ctx context.Context, request encodedRequest) (messageStream, error) {
 	channel, err := t.acquireForStream()
 	if err != nil {
 		return nil, err
 	}
-	s := &grpcStream{transport: t, channel: channel, ctx: ctx, header: header}
-	s.stop = context.AfterFunc(ctx, func() { s.released.Do(func() { t.release(channel) }) })
-	outgoing := metadata.NewOutgoingContext(context.WithValue(ctx, probeKey{}, &s.probe), header)
+	s := &grpcStream{transport: t, channel: channel, ctx: ctx, requestID: request.requestID}
+	outgoing := withHeader(context.WithValue(ctx, probeKey{}, &s.probe), request)
 	description := &grpc.StreamDesc{ServerStreams: true}
 	s.grpc, err = channel.grpc.NewStream(outgoing, description, t.address.prefix+request.method)
 	if err == nil {
@@ -131,18 +129,26 @@ func (t *grpcTransport) stream(
 	return s, nil
 }
 
-// grpcStream is a stream of responses. It uses its channel until it has ended, or its context has.
+// withHeader makes the context of a call with the header that it sends. Metadata of the user's are not sent.
+func withHeader(ctx context.Context, request encodedRequest) context.Context {
+	ctx = metadata.NewOutgoingContext(ctx, nil)
+	if request.authorization == "" {
+		return metadata.AppendToOutgoingContext(ctx, requestIDHeader, request.requestID)
+	}
+	return metadata.AppendToOutgoingContext(ctx, requestIDHeader, request.requestID, "authorization", request.authorization)
+}
+
+// grpcStream is a stream of responses. It uses its channel until it has ended, or is closed.
 type grpcStream struct {
 	transport *grpcTransport
 	channel   *channel
 	ctx       context.Context
-	header    metadata.MD
+	requestID string
 	probe     probe
 	grpc      grpc.ClientStream
 	// empty is set if the server ended the stream before it began.
 	empty bool
 
-	stop     func() bool
 	released sync.Once
 }
 
@@ -182,9 +188,12 @@ func (s *grpcStream) receive(response protobuf.Message) error {
 // end gives the channel back and makes the error.
 func (s *grpcStream) end(err error) error {
 	if !errors.Is(err, io.EOF) {
-		err = s.transport.failure(s.ctx, err, &s.probe, s.channel, s.header)
+		err = s.transport.failure(s.ctx, err, &s.probe, s.channel, s.requestID)
 	}
-	s.stop()
-	s.released.Do(func() { s.transport.release(s.channel) })
+	s.close()
 	return err
+}
+
+func (s *grpcStream) close() {
+	s.released.Do(func() { s.transport.release(s.channel) })
 }

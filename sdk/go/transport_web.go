@@ -14,7 +14,6 @@ import (
 	"connectrpc.com/connect/v2"
 	"connectrpc.com/connect/v2/connecthttp"
 	"connectrpc.com/connect/v2/connectproto"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -56,6 +55,8 @@ func newWebTransport(address Address, tlsConfig *tls.Config, s *settings) *webTr
 			IdleConnTimeout:     webIdleTimeout,
 			MaxIdleConnsPerHost: webIdleMax,
 			DisableCompression:  true,
+
+			MaxResponseHeaderBytes: headerReceiveMax,
 		},
 	}
 	t.client = connect.NewClient(connecthttp.NewTransport(t, address.String(),
@@ -90,13 +91,11 @@ func (t *webTransport) Do(request *http.Request) (*http.Response, error) {
 }
 
 // unary makes one attempt, and tells whether the server speaks gRPC-Web.
-func (t *webTransport) unary(
-	ctx context.Context, request encodedRequest, header metadata.MD, response proto.Message,
-) (speaksWeb bool, err error) {
+func (t *webTransport) unary(ctx context.Context, request encodedRequest, response proto.Message) (speaksWeb bool, err error) {
 	if t.closed.Err() != nil {
 		return false, cancelledError(ErrClosed)
 	}
-	call, probe, end := t.begin(ctx, header)
+	call, probe, end := t.begin(ctx, request)
 	defer end()
 	spec := connect.Spec{Procedure: request.method, StreamType: connect.StreamTypeUnary}
 	if err := t.client.CallUnary(call, spec, request, response); err != nil {
@@ -106,13 +105,11 @@ func (t *webTransport) unary(
 }
 
 // stream opens a stream, and tells whether the server speaks gRPC-Web.
-func (t *webTransport) stream(
-	ctx context.Context, request encodedRequest, header metadata.MD,
-) (opened messageStream, speaksWeb bool, err error) {
+func (t *webTransport) stream(ctx context.Context, request encodedRequest) (opened messageStream, speaksWeb bool, err error) {
 	if t.closed.Err() != nil {
 		return nil, false, cancelledError(ErrClosed)
 	}
-	call, probe, end := t.begin(ctx, header)
+	call, probe, end := t.begin(ctx, request)
 	s := &webStream{transport: t, ctx: ctx, request: request, probe: probe, end: end}
 	spec := connect.Spec{Procedure: request.method, StreamType: connect.StreamTypeServer}
 	// Connect returns when the header of the response has come, because a request without a stream is sent as a whole.
@@ -131,16 +128,19 @@ func (t *webTransport) stream(
 }
 
 // begin makes the context of a call, which the caller has to end.
-func (t *webTransport) begin(ctx context.Context, header metadata.MD) (context.Context, *webProbe, func()) {
+func (t *webTransport) begin(ctx context.Context, request encodedRequest) (context.Context, *webProbe, func()) {
 	probe := &webProbe{}
 	ctx, cancel := context.WithCancel(context.WithValue(ctx, webProbeKey{}, probe))
 	stop := context.AfterFunc(t.closed, cancel)
-	context.AfterFunc(ctx, func() { stop() })
 	ctx, info := connect.NewClientContext(ctx)
-	for name, values := range header {
-		info.RequestHeader().SetValues(name, values)
+	info.RequestHeader().Set(requestIDHeader, request.requestID)
+	if request.authorization != "" {
+		info.RequestHeader().Set("authorization", request.authorization)
 	}
-	return ctx, probe, cancel
+	return ctx, probe, func() {
+		stop()
+		cancel()
+	}
 }
 
 func (t *webTransport) close() {
@@ -174,6 +174,8 @@ func (s *webStream) receive(response proto.Message) error {
 	}
 	return s.transport.failure(s.ctx, err, s.probe, s.request)
 }
+
+func (s *webStream) close() { s.end() }
 
 // webDialer makes connections for HTTP/1.1.
 type webDialer struct {

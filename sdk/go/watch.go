@@ -279,14 +279,13 @@ func (r *watchRun[T]) next() (*WatchEvent[T], error) {
 // open opens a stream.
 func (r *watchRun[T]) open(request encodedRequest) error {
 	r.requestID = request.requestID
-	header, err := r.watch.client.streamHeader(r.ctx, request, &r.tokens)
-	if err != nil {
+	if err := r.watch.client.authorizeStream(r.ctx, &request, &r.tokens); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(r.ctx)
 	r.cancel = cancel
 	r.silence = time.AfterFunc(watchOpenTimeout, func() { cancel(errNotOpened) })
-	stream, err := r.watch.client.transport.stream(ctx, request, header)
+	stream, err := r.watch.client.transport.stream(ctx, request)
 	if err != nil {
 		return err
 	}
@@ -303,6 +302,9 @@ func (r *watchRun[T]) close() {
 	if r.cancel != nil {
 		r.silence.Stop()
 		r.cancel(nil)
+	}
+	if r.stream != nil {
+		r.stream.close()
 	}
 	r.stream, r.cancel, r.silence = nil, nil, nil
 }

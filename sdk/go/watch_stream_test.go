@@ -77,6 +77,43 @@ func TestALeftLoopEndsItsStream(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		t.Error("the stream goes on")
 	}
+	expectNoUse(t, client)
+}
+
+// expectNoUse waits until no stream uses a channel, which can be closed then.
+func expectNoUse(t *testing.T, client *Client) {
+	t.Helper()
+	transport := client.transport.(*fallbackTransport).grpc
+	uses := func() (sum int) {
+		transport.mu.Lock()
+		defer transport.mu.Unlock()
+		for _, channel := range transport.forStreams {
+			sum += channel.uses
+		}
+		return sum
+	}
+	for start := time.Now(); uses() > 0; time.Sleep(time.Millisecond) {
+		if time.Since(start) > 30*time.Second {
+			t.Fatalf("%d streams use a channel", uses())
+		}
+	}
+}
+
+func TestAStreamOfAStubEndsWithItsContext(t *testing.T) {
+	ended := make(chan struct{})
+	s := serveWith(t, func(backend *grpc.Server) { pb.RegisterExportServiceServer(backend, holding{ended: ended}) })
+	client := s.client(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	stream, err := pb.NewExportServiceClient(client.Conn()).WatchExports(ctx, &pb.WatchExportsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	<-ended
+	expectNoUse(t, client)
 }
 
 // holding keeps each stream open, and tells when one ends.

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	pb "kube-bind.io/bindery/sdk/go/kubebind/v1alpha2"
@@ -34,13 +33,13 @@ type step struct {
 	wait   time.Duration
 }
 
-func (s *script) unary(context.Context, encodedRequest, metadata.MD, proto.Message) error {
+func (s *script) unary(context.Context, encodedRequest, proto.Message) error {
 	return errors.ErrUnsupported
 }
 
 func (s *script) close() error { return nil }
 
-func (s *script) stream(ctx context.Context, encoded encodedRequest, header metadata.MD) (messageStream, error) {
+func (s *script) stream(ctx context.Context, encoded encodedRequest) (messageStream, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	number := len(s.asked)
@@ -49,7 +48,7 @@ func (s *script) stream(ctx context.Context, encoded encodedRequest, header meta
 		return nil, err
 	}
 	s.asked = append(s.asked, request.GetResumeToken())
-	s.sent = append(s.sent, first(header["authorization"]))
+	s.sent = append(s.sent, encoded.authorization)
 	if number >= len(s.streams) {
 		return &scriptStream{ctx: ctx, steps: []step{{wait: time.Hour * 1e5}}}, nil
 	}
@@ -81,6 +80,8 @@ func (s *scriptStream) receive(response proto.Message) error {
 	}
 	return io.EOF
 }
+
+func (s *scriptStream) close() {}
 
 func begin() step {
 	return step{answer: &pb.WatchExportsResponse{Event: &pb.WatchExportsResponse_SnapshotBegin{SnapshotBegin: &pb.SnapshotBegin{}}}}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	bindery "kube-bind.io/bindery/sdk/go"
@@ -127,4 +128,10 @@ func (s clientSettings) timing() timing.Watch {
 	return times
 }
 
-func milliseconds(count int64) time.Duration { return time.Duration(count) * time.Millisecond }
+// milliseconds makes a duration, which is the longest one for counts that none can hold.
+func milliseconds(count int64) time.Duration {
+	if count > math.MaxInt64/int64(time.Millisecond) {
+		return math.MaxInt64
+	}
+	return time.Duration(count) * time.Millisecond
+}

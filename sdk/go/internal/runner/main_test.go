@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -122,6 +123,15 @@ func TestEachActionHasItsOutcome(t *testing.T) {
 	}
 	if !strings.HasPrefix(got["error"], `{"error":{"code":"NOT_FOUND","kind":"status","message":"no export b (NOT_FOUND, request `) {
 		t.Error(got["error"])
+	}
+}
+
+func TestTimesOfAgesDoNotOverflow(t *testing.T) {
+	if got := milliseconds(1<<53 - 1); got != 1<<63-1 {
+		t.Error(got)
+	}
+	if got := milliseconds(1500); got != 1500*time.Millisecond {
+		t.Error(got)
 	}
 }
 
