@@ -1,8 +1,8 @@
-// The package as its users get it: packed, installed into an empty folder from files alone, and the ten lines of the README.
+// The package as its users get it: packed, installed into an empty folder from files alone; the lines of the README, and the example.
 
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { execFile, spawn } from 'node:child_process';
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -37,7 +37,17 @@ async function install(): Promise<string[]> {
   return stdout.trim().split('\n');
 }
 
-test('the package installs from files, and the ten lines of the README work', async (t) => {
+test('all samples of the README are JavaScript', async () => {
+  const samples = [...readFileSync(join(root, 'README.md'), 'utf8').matchAll(/```js\n([\s\S]*?)```/g)];
+  assert.equal(samples.length, 3);
+  for (const [index, sample] of samples.entries()) {
+    const file = join(folder, `sample-${index}.mjs`);
+    writeFileSync(file, sample[1] ?? '');
+    await run(process.execPath, ['--check', file]);
+  }
+});
+
+test('the package installs from files; the lines of the README and the example work', async (t) => {
   const packed = await install();
   for (const file of ['package/LICENSE', 'package/README.md', 'package/package.json', 'package/dist/index.d.ts']) {
     assert.ok(packed.includes(file), `${file} is missing`);
@@ -83,9 +93,11 @@ test('the package installs from files, and the ten lines of the README work', as
   const { stdout, stderr } = await run(process.execPath, ['bind.mjs'], { cwd: project, env });
   const kinds = stdout.trim().split('\n').map((line) => (JSON.parse(line) as { kind: string }).kind);
   assert.deepEqual(kinds, ['ClusterRole', 'ClusterRoleBinding', 'Secret', 'APIServiceBinding']);
+  assert.ok(stdout.includes('"kube-bind.io/template":"cowboys"'), stdout);
   assert.equal(stderr, 'may bind: cowboys\n');
 
   await checkTypes();
+  await runExample();
 });
 
 /** The types hold in a strict program of a user, and nothing internal is among them. */
@@ -116,10 +128,35 @@ export const exec = execToken(['a'], { timeoutMs: 5 });
 export const requested = (bound: Bound) => bound.requested;
 `,
   );
+  const flags = '--strict --noEmit --module nodenext --target es2022 --lib es2023,dom,dom.asynciterable --exactOptionalPropertyTypes --noUncheckedIndexedAccess';
+  await compile(project, [...flags.split(' '), 'user.mts']);
+}
+
+/** The example builds by its own script with the installed package, runs, and ends with a signal. */
+async function runExample(): Promise<void> {
+  const example = join(project, 'service');
+  cpSync(join(root, 'examples/service'), example, { recursive: true, filter: (path) => !path.endsWith('.test.ts') });
+  symlinkSync(join(root, 'node_modules/@types'), join(project, 'node_modules/@types'));
+  const { scripts } = JSON.parse(readFileSync(join(example, 'package.json'), 'utf8')) as { scripts: Record<string, string> };
+  const [program, ...args] = (scripts['build'] ?? '').split(' ');
+  assert.equal(program, 'tsc');
+  await compile(example, args);
+  const service = spawn(process.execPath, ['build/main.js'], {
+    cwd: example,
+    env: { BIND_SERVER: 'https://bind.example.com', PORT: '0' },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  let text = '';
+  for await (const chunk of service.stdout.setEncoding('utf8')) {
+    text += chunk;
+    if (text.endsWith('bind.example.com\n')) service.kill('SIGTERM');
+  }
+  assert.match(text, /^listening on http:\S+ for https:\/\/bind\.example\.com\nended\n$/);
+}
+
+async function compile(cwd: string, args: readonly string[]): Promise<void> {
   const compiler = createRequire(import.meta.url).resolve('typescript/package.json');
-  const tsc = join(compiler, '..', 'bin', 'tsc');
-  const flags = ['--strict', '--noEmit', '--module', 'nodenext', '--target', 'es2022', '--lib', 'es2023,dom,dom.asynciterable', '--exactOptionalPropertyTypes', '--noUncheckedIndexedAccess'];
-  await run(process.execPath, [tsc, ...flags, 'user.mts'], { cwd: project }).catch((error: unknown) => {
+  await run(process.execPath, [join(compiler, '..', 'bin', 'tsc'), ...args], { cwd }).catch((error: unknown) => {
     assert.fail(String((error as { stdout?: string }).stdout ?? error));
   });
 }

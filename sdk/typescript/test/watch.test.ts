@@ -302,8 +302,9 @@ test('watches leave room for calls, and for each other', async (t) => {
   await Promise.all(watches.map((events) => words(events, 2)));
   await client.getExport('', 'cowboys');
   assert.equal(server.connections(), 4, 'three for watches and one for calls');
-  for (const events of watches) events.close();
-  const again = Array.from({ length: 200 }, () => client.watchExports());
+  // Not more at once: servers of Node.js take many resets for an attack.
+  for (const events of watches.slice(0, 30)) events.close();
+  const again = Array.from({ length: 30 }, () => client.watchExports());
   await Promise.all(again.map((events) => words(events, 2)));
   assert.equal(server.connections(), 4, 'connections are used again');
 });
