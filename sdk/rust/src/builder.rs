@@ -72,7 +72,7 @@ pub enum BuildError {
     /// The address is `http://`, but not of this machine, or plaintext was not allowed.
     #[error("{address} is plaintext, over which tokens could be read; {advice}")]
     Plaintext {
-        /// The address.
+        /// Address of the backend that the client was to dial.
         address: Address,
         /// What to write instead.
         advice: &'static str,
@@ -82,7 +82,7 @@ pub enum BuildError {
         "the CA certificates for {address} cannot be used: {fault}; give one or more PEM blocks of type CERTIFICATE"
     )]
     Ca {
-        /// The address.
+        /// Address of the backend that the client was to dial.
         address: Address,
         /// What is wrong with the certificates.
         fault: String,
@@ -90,9 +90,9 @@ pub enum BuildError {
     /// The file with the CA certificates cannot be read.
     #[error("cannot read the file {} with the CA certificates for {address}: {source}", path.display())]
     CaFile {
-        /// The address.
+        /// Address of the backend that the client was to dial.
         address: Address,
-        /// The file.
+        /// Path of the file with the CA certificates.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,
@@ -102,15 +102,15 @@ pub enum BuildError {
         "the client certificate for {address} cannot be used: {fault}; give its chain and its private key, both PEM"
     )]
     ClientCertificate {
-        /// The address.
+        /// Address of the backend that the client was to dial.
         address: Address,
-        /// What is wrong with them.
+        /// What is wrong with the certificate or its key.
         fault: String,
     },
     /// TLS cannot be set up.
     #[error("TLS for {address} cannot be set up: {fault}")]
     Tls {
-        /// The address.
+        /// Address of the backend that the client was to dial.
         address: Address,
         /// Why TLS cannot be set up.
         fault: String,

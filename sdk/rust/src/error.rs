@@ -49,7 +49,7 @@ pub enum Error {
 /// An error response of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusError {
-    /// The canonical code.
+    /// The canonical gRPC code.
     pub code: Code,
     /// The reason; `None` if the server gave none, or one that this build does not know.
     pub reason: Option<ErrorReason>,
@@ -74,7 +74,7 @@ pub struct StatusError {
 pub struct FieldViolation {
     /// Path of the field, such as `bindable_resources_request.metadata.name`.
     pub field: String,
-    /// What is wrong with it.
+    /// What is wrong with the value, for people.
     pub description: String,
 }
 
@@ -85,7 +85,7 @@ pub struct PreconditionViolation {
     pub kind: String,
     /// The object that it is about.
     pub subject: String,
-    /// What is wrong with it.
+    /// What is wrong with the object, for people.
     pub description: String,
 }
 

@@ -79,7 +79,7 @@ pub struct Decision {
 
 /// The content of a Secret with a kubeconfig.
 pub enum Kubeconfig {
-    /// The kubeconfig itself.
+    /// The kubeconfig, as the provider gave it.
     Document(Vec<u8>),
     /// A text in place of a kubeconfig that is not to be shown, or that does not exist yet.
     Hidden(&'static str),
@@ -101,7 +101,7 @@ pub struct Manifests {
 /// The role of one binding, and its grant to the konnector.
 #[derive(Clone, Debug)]
 pub struct KonnectorRights {
-    /// The role.
+    /// The ClusterRole with the rights on what is bound and claimed.
     pub cluster_role: ClusterRole,
     /// The grant of the role to the konnector's ServiceAccount.
     pub cluster_role_binding: ClusterRoleBinding,

@@ -40,7 +40,7 @@ pub enum TokenError {
     /// The file cannot be read.
     #[error("cannot read the token file {}: {source}", path.display())]
     File {
-        /// The file.
+        /// Path of the token file.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,

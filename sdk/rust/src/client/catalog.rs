@@ -13,7 +13,7 @@ use crate::page::ListStream;
 /// A template with the APIs that it installs on a consumer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TemplateDetails {
-    /// The template.
+    /// The template as its list returns it.
     pub template: Template,
     /// The APIs that it installs.
     pub schemas: Vec<TemplateSchema>,

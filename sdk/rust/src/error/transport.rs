@@ -30,7 +30,7 @@ const CLIENT_CERTIFICATE_ALERTS: [AlertDescription; 9] = [
 pub struct TransportError {
     /// Address of the server.
     pub address: String,
-    /// Kind of the failure.
+    /// What failed, by what the user has to do about it.
     pub fault: TransportFault,
     /// Message of the failure, for people.
     pub detail: String,
@@ -62,7 +62,7 @@ pub enum TransportFault {
     ServerIsPlaintext,
     /// The server speaks TLS, but not HTTP/2.
     NoHttp2,
-    /// The connection broke.
+    /// An established connection broke, or the server closed it while a call was under way.
     Broken,
     /// The stream had no message, not even a heartbeat, for 90 s.
     Silent,

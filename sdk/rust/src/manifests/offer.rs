@@ -29,7 +29,7 @@ pub enum Refusal {
     /// The binding or the bundle has a name that none can have.
     #[error("{name:?} cannot be the name of a binding: a name has 1 to 63 lower-case letters, digits and dashes")]
     Name {
-        /// The name.
+        /// The name that is not valid.
         name: String,
     },
     /// The response is for another binding than the one that was asked for.
@@ -49,7 +49,7 @@ pub enum Refusal {
     /// The offer exports a resource that no provider may export.
     #[error("it exports {}, which belongs to {owner}", shown(.resource))]
     ForeignApi {
-        /// The resource.
+        /// The exported resource.
         resource: GroupResource,
         /// Who owns it, for people.
         owner: &'static str,
@@ -57,7 +57,7 @@ pub enum Refusal {
     /// The offer claims a resource that may not be claimed.
     #[error("it claims {}, which {why}", shown(.resource))]
     Unclaimable {
-        /// The resource.
+        /// The claimed resource.
         resource: GroupResource,
         /// Why it may not be claimed, for people.
         why: &'static str,
@@ -71,7 +71,7 @@ pub enum Refusal {
     /// A rule is for a resource that is neither exported nor claimed.
     #[error("it asks for rights on {}, which is neither exported nor claimed ({rule})", shown(.resource))]
     Beyond {
-        /// The resource.
+        /// The resource that the rule names.
         resource: GroupResource,
         /// The rule, for people.
         rule: String,
@@ -79,7 +79,7 @@ pub enum Refusal {
     /// A rule has a verb that no konnector needs.
     #[error("it asks for the right to {verb:?} ({rule})")]
     Verb {
-        /// The verb.
+        /// The verb, as the rule has it.
         verb: String,
         /// The rule, for people.
         rule: String,
@@ -87,7 +87,7 @@ pub enum Refusal {
     /// The caller accepts or rejects a resource that the provider does not claim.
     #[error("{resource} is not claimed, so there is nothing to accept or reject")]
     NotClaimed {
-        /// The resource.
+        /// The resource that the caller names.
         resource: GroupResource,
     },
     /// The provider claims every Secret, and the caller has not accepted that by name.

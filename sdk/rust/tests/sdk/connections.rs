@@ -9,14 +9,13 @@ use bindery_proto::v1alpha2::{
     GetProviderResponse, Kubeconfig, Provider, RenewKubeconfigResponse, WatchExportsRequest,
 };
 use bindery_sdk::{Client, Error, RetryPolicy, TransportFault, WatchEvent};
-use bytes::Bytes;
 use futures::StreamExt as _;
 use h2::Reason;
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Server;
 
-use crate::server::{Script, Step, message};
+use crate::server::{Script, Step, frame, message};
 
 /// Watches per connection; the server allows somewhat more streams.
 const WATCHES: usize = 200;
@@ -89,13 +88,11 @@ async fn resetting(reason: Reason, resets: usize) -> (SocketAddr, Arc<AtomicUsiz
                     let mut body = respond
                         .send_response(response.body(()).expect("headers"), false)
                         .expect("a stream");
-                    let Step::Send(frame) = message(&RenewKubeconfigResponse {
+                    let renewed = frame(&RenewKubeconfigResponse {
                         contract: "c".to_owned(),
                         kubeconfig: Some(Kubeconfig::default()),
-                    }) else {
-                        panic!("a message is sent");
-                    };
-                    body.send_data(Bytes::from(frame), false).expect("a stream");
+                    });
+                    body.send_data(renewed, false).expect("a stream");
                     let mut trailers = http::HeaderMap::new();
                     trailers.insert("grpc-status", http::HeaderValue::from_static("0"));
                     body.send_trailers(trailers).expect("a stream");

@@ -60,11 +60,16 @@ pub(crate) struct Script {
 }
 
 pub(crate) fn message(message: &impl Message) -> Step {
+    Step::Send(frame(message))
+}
+
+/// A message as it stands in a body: its length, and its bytes.
+pub(crate) fn frame(message: &impl Message) -> Bytes {
     let mut frame = BytesMut::new();
     frame.put_u8(0);
     frame.put_u32(u32::try_from(message.encoded_len()).expect("a small message"));
     message.encode(&mut frame).expect("room grows");
-    Step::Send(frame.freeze())
+    frame.freeze()
 }
 
 /// Fails with this reason, as a server of ours does.
