@@ -6,6 +6,8 @@
 use std::{io, sync::Arc, time::Duration};
 
 use tokio_util::sync::CancellationToken;
+use tonic_web::GrpcWebLayer;
+use tower::Layer as _;
 
 use crate::{credentials::Issuer, oidc::Issuers, state::State};
 
@@ -103,8 +105,10 @@ pub async fn serve(
         .initial_stream_window_size(64 * 1024)
         .initial_connection_window_size(256 * 1024)
         .max_concurrent_streams(256)
+        // For gRPC-Web; whatever else comes over HTTP/1.1 is answered with 400.
+        .accept_http1(true)
         .serve_with_incoming_shutdown(
-            layered(routes.prepare(), interceptor, metrics),
+            GrpcWebLayer::new().layer(layered(routes.prepare(), interceptor, metrics)),
             connections,
             stop.cancelled_owned(),
         )
