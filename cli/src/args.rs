@@ -1,6 +1,7 @@
 //! The command line as it is typed: flags, help and examples. [`settings`] checks what was typed.
 
 mod bound;
+pub(crate) mod complete;
 mod deploy;
 pub(crate) mod dev;
 mod health;
@@ -13,7 +14,7 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use bindery_api::v1alpha2::GroupResource;
 use bindery_runtime::terminal::duration;
-use clap::{ArgAction, Parser, Subcommand};
+use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 use secrecy::SecretString;
 
 use crate::render::output::Format;
@@ -109,7 +110,7 @@ pub(crate) struct Args {
 }
 
 /// Flags that choose the consumer cluster.
-#[derive(clap::Args, Clone, Debug)]
+#[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "This cluster (the consumer)")]
 pub(crate) struct ClusterArgs {
     /// Kubeconfig of this cluster; by default $KUBECONFIG, then ~/.kube/config, as with kubectl.
@@ -121,7 +122,7 @@ pub(crate) struct ClusterArgs {
 }
 
 /// Flags that choose the provider's backend and the token for it.
-#[derive(clap::Args, Debug)]
+#[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "The provider")]
 pub(crate) struct ProviderArgs {
     /// Address of the provider's backend, such as `https://bind.example.com`; by default the current one of your logins.
@@ -186,7 +187,7 @@ pub(crate) enum Command {
     Templates(TemplatesArgs),
     /// List the collections of templates, or show one.
     Collections(CollectionsArgs),
-    /// Bind a template to this cluster.
+    /// Bind a template, or all templates of a collection, to this cluster.
     Apiservice(Box<BindArgs>),
     /// Show the bindings and bundles of this cluster with their conditions.
     Status(StatusArgs),
@@ -218,7 +219,7 @@ pub(crate) enum Command {
     Version,
     /// Show the identity by which the provider knows this cluster: the UID of its namespace kube-system.
     ClusterIdentity,
-    /// Print a completion script for a shell.
+    /// Print what completes commands, flags and names, for kubectl or for a shell.
     Completion(CompletionArgs),
     /// Log in at a provider with your company's identity provider.
     Login(LoginArgs),
@@ -306,16 +307,23 @@ What you accept is recorded on the binding. Claims that become wider later take 
 
 Binding the same template again changes only what differs, and keeps rejected what you rejected before.
 
+The name of a collection binds all its templates that you may bind, each by a binding of the template's name. Nothing is
+written until all of them are checked and their claims accepted. If one fails, the others stay, and the same command goes on.
+
 Examples:
   kubectl bind cowboys
   kubectl bind cowboys-with-secrets --reject-claim secrets
   kubectl bind cowboys-with-secrets --accept-claims
   kubectl bind apiservice cowboys --name west
+  kubectl bind wildwest --kind collection         # all templates of a collection
   kubectl bind cowboys --dry-run > review.yaml
   kubectl bind cowboys -o json | jq .status.boundSchemas")]
 pub(crate) struct BindArgs {
-    /// Name of the template.
+    /// Name of the template, or of the collection whose templates are all bound.
     pub(crate) template: String,
+    /// What the name is, where the provider has a template and a collection of the same name.
+    #[arg(long, value_enum, value_name = "KIND")]
+    pub(crate) kind: Option<NameKind>,
     /// Name of the binding; by default that of the template.
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
@@ -339,6 +347,15 @@ pub(crate) struct BindArgs {
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set)]
     pub(crate) wait: bool,
+}
+
+/// What the name of a bind is the name of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NameKind {
+    /// A template.
+    Template,
+    /// A collection of templates.
+    Collection,
 }
 
 /// Flags that accept and reject a provider's claims.

@@ -7,6 +7,7 @@ mod cluster;
 mod contracts;
 pub(crate) mod facts;
 mod finding;
+mod login;
 mod policies;
 mod program;
 mod render;
@@ -33,6 +34,7 @@ pub(crate) fn judge(facts: &Facts) -> Vec<Finding> {
         cluster::provider(&provider.cluster, &mut found);
         program::server(provider, facts, &mut found);
         contracts::revocations(provider, &facts.flags.consumer, &mut found);
+        login::judge(provider, &mut found);
     }
     found.into_list()
 }

@@ -5,6 +5,7 @@ pub(crate) mod apiservice;
 pub(crate) mod catalog;
 pub(crate) mod check;
 pub(crate) mod claims;
+pub(crate) mod complete;
 mod consent;
 pub(crate) mod deploy;
 pub(crate) mod dev;

@@ -53,6 +53,9 @@ pub(crate) enum Failure {
     /// The provider wants more installed than the bind asked for.
     #[error("refused what the provider wants installed: {0}")]
     Offer(#[from] offer::Refusal),
+    /// The provider's claims have changed since they were shown.
+    #[error("refused what the provider wants installed: {0}")]
+    ChangedClaims(#[from] offer::ChangedClaims),
     /// The provider's kubeconfig is not safe to install, or cannot be read.
     #[error("refused the provider's kubeconfig: {0}")]
     Credential(#[from] kubeconfig::KubeconfigError),
@@ -214,6 +217,7 @@ impl Failure {
             | Self::Declined(_)
             | Self::TooMany { .. }
             | Self::Offer(_)
+            | Self::ChangedClaims(_)
             | Self::Credential(_)
             | Self::Conflict(_)
             | Self::Definition(_)
@@ -271,7 +275,7 @@ impl Failure {
             Self::Provider(error) => error.mend(),
             Self::Login(error) => error.mend(),
             Self::UnknownServer(_) => Some("`kubectl bind server list` lists the servers that you have logged in to.".to_owned()),
-            Self::Offer(_) | Self::Credential(_) => Some(
+            Self::Offer(_) | Self::ChangedClaims(_) | Self::Credential(_) => Some(
                 "Nothing was installed on this cluster. Tell the provider's admin; you can bind again at any time."
                     .to_owned(),
             ),

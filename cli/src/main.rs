@@ -22,7 +22,7 @@ mod server;
 mod text;
 mod why;
 
-use std::{io::Write as _, process::ExitCode};
+use std::{ffi::OsString, io::Write as _, process::ExitCode};
 
 use bindery_runtime::terminal;
 
@@ -35,7 +35,11 @@ use crate::{
 };
 
 fn main() -> ExitCode {
-    let args = match args::parse(std::env::args_os().collect()) {
+    let words: Vec<_> = std::env::args_os().collect();
+    if let Some(words) = args::complete::asked(&words) {
+        return complete(words);
+    }
+    let args = match args::parse(words) {
         Ok(args) => args,
         Err(error) => {
             // A closed standard error leaves no way to report this.
@@ -52,6 +56,15 @@ fn main() -> ExitCode {
             failure.exit().into()
         }
     }
+}
+
+/// Answers a completion. A shell shows no error.
+fn complete(words: Vec<OsString>) -> ExitCode {
+    let _ = terminal::set_up(None);
+    let _ = std::io::stdout()
+        .lock()
+        .write_all(commands::complete::answer(words).as_bytes());
+    Exit::Done.into()
 }
 
 fn run(args: Args) -> Result<(), Failure> {

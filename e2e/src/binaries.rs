@@ -1,13 +1,14 @@
 //! Finds the programs of a control plane, Helm and crane, in the folder `KUBEBUILDER_ASSETS`, or builds them once per user. Builds and
 //! installs the issuers of ID tokens, and Chromium.
 //!
-//! The Go modules in `controlplane/`, `helm/`, `crane/` and `issuers/go/`, and the npm packages in `issuers/node/` and `chromium/`, pin
-//! their versions. The name of a cache folder is a hash of the module or package and of the build flags, so that a change of either
+//! The Go modules in `controlplane/`, `helm/`, `crane/`, `generators/` and `issuers/go/`, and the npm packages in `issuers/node/`,
+//! `generators/es/` and `chromium/`, pin their versions. The name of a cache folder is a hash of the module or package and of the build flags, so that a change of either
 //! builds new programs beside the old ones.
 
 mod build;
 mod npm;
 mod once;
+mod venv;
 
 use std::{
     env,
@@ -17,8 +18,11 @@ use std::{
 use anyhow::{Context, Result};
 use tokio::sync::OnceCell;
 
-use self::build::{CONTROL_PLANE, CRANE, HELM, MINORS, Module, ZITADEL_ISSUER};
-pub use self::npm::{chromium, node_issuer};
+use self::build::{BUF, CONTROL_PLANE, CRANE, GO_PLUGINS, HELM, MINORS, Module, ZITADEL_ISSUER};
+pub use self::{
+    npm::{chromium, es_plugin, node_issuer, npm_packages},
+    venv::{python_plugins, venv},
+};
 
 static BINARIES: OnceCell<Binaries> = OnceCell::const_new();
 
@@ -41,6 +45,12 @@ pub enum Program {
     Crane,
     /// An issuer of ID tokens, made of a Go package.
     ZitadelIssuer,
+    /// buf, which checks the .proto files and runs plug-ins.
+    Buf,
+    /// The plug-in for messages in Go.
+    ProtocGenGo,
+    /// The plug-in for stubs in Go.
+    ProtocGenGoGrpc,
 }
 
 /// The paths of the programs of a control plane.
@@ -73,6 +83,9 @@ impl Program {
             Self::Helm => "helm",
             Self::Crane => "crane",
             Self::ZitadelIssuer => "zitadel-issuer",
+            Self::Buf => "buf",
+            Self::ProtocGenGo => "protoc-gen-go",
+            Self::ProtocGenGoGrpc => "protoc-gen-go-grpc",
         }
     }
 
@@ -87,6 +100,9 @@ impl Program {
             Self::Crane => "github.com/google/go-containerregistry/cmd/crane",
             // The module itself.
             Self::ZitadelIssuer => ".",
+            Self::Buf => "github.com/bufbuild/buf/cmd/buf",
+            Self::ProtocGenGo => "google.golang.org/protobuf/cmd/protoc-gen-go",
+            Self::ProtocGenGoGrpc => "google.golang.org/grpc/cmd/protoc-gen-go-grpc",
         }
     }
 
@@ -98,6 +114,9 @@ impl Program {
             Self::Helm => "helm.sh/helm/v4",
             Self::Crane => "github.com/google/go-containerregistry",
             Self::ZitadelIssuer => "github.com/zitadel/oidc/v3",
+            Self::Buf => "github.com/bufbuild/buf",
+            Self::ProtocGenGo => "google.golang.org/protobuf",
+            Self::ProtocGenGoGrpc => "google.golang.org/grpc/cmd/protoc-gen-go-grpc",
         }
     }
 }
@@ -138,6 +157,19 @@ pub fn crane() -> Result<PathBuf> {
 pub fn zitadel_issuer() -> Result<PathBuf> {
     let mut paths = locate(&ZITADEL_ISSUER, "issuer")?;
     paths.pop().context("the module of the issuer has one program")
+}
+
+/// Finds buf, or builds it, which blocks for minutes.
+pub fn buf() -> Result<PathBuf> {
+    let mut paths = locate(&BUF, "buf")?;
+    paths.pop().context("the module of buf has one program")
+}
+
+/// Finds the plug-ins of protoc for Go, or builds them; returns their folder.
+pub fn go_plugins() -> Result<PathBuf> {
+    let paths = locate(&GO_PLUGINS, "go-plugins")?;
+    let folder = paths.first().and_then(|path| path.parent());
+    folder.map(Path::to_owned).context("the plug-ins have no folder")
 }
 
 /// The oldest and the newest minor of Kubernetes on which the soak runs, such as `1.30`.

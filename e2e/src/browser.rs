@@ -24,12 +24,13 @@ const SCRIPT: &str = r#"exec "$@" 3<"$0/commands" 4>"$0/answers""#;
 
 /// The flags, beside those of the profile and of trust.
 ///
-/// It runs as root, and without a sandbox: it opens pages of the tests alone. It reaches no host but this one, and needs no graphics.
+/// It runs as root, and without a sandbox: it opens pages of the tests alone. It needs no graphics. It reaches this machine alone, and
+/// resolves no name: to `localhost` it does not come, as if it ran on another machine.
 const FLAGS: [&str; 13] = [
     "--headless",
     "--no-sandbox",
     "--remote-debugging-pipe",
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
     "--no-proxy-server",
     "--disable-gpu",
     "--disable-software-rasterizer",

@@ -9,8 +9,8 @@
 //! - `text`: a picture.
 //!
 //! Nothing is put in by the runner but the two contexts `provider` and `consumer`, the folder `deploy`, kubectl,
-//! kubectl-bind, synk and, if the page uses it, helm, and variables that the page names as given. The caller runs a
-//! [`Kubelet`](crate::Kubelet) on each cluster on which the page installs programs.
+//! kubectl-bind, synk and, if the page uses it, helm, an empty folder for logins, and variables that the page names as
+//! given. The caller runs a [`Kubelet`](crate::Kubelet) on each cluster on which the page installs programs.
 
 mod output;
 mod page;
@@ -133,6 +133,8 @@ impl Desk {
             .env("PATH", env::join_paths(folders)?)
             .env("KUBECONFIG", at("kubeconfig"))
             .env("KUBECACHEDIR", at("cache"))
+            .env("XDG_CONFIG_HOME", at("config"))
+            .env_remove("BINDERY_CONFIG")
             .envs(&reader.given);
         Ok(command)
     }

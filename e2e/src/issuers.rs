@@ -132,7 +132,9 @@ impl Issuer {
         let url = front.url();
         let config = workdir.write("issuer.json", settings.to_json(&url).to_string())?;
         let (mut command, workdir) = spawn_blocking(move || make.command(&workdir).map(|it| (it, workdir))).await??;
-        let mut process = Process::spawn(make.name(), command.arg(config))?;
+        // A log of its own: the line with the ports of another issuer that starts at the same time must not be taken for its own.
+        let name = format!("{}-{}", make.name(), url.rsplit(':').next().unwrap_or_default());
+        let mut process = Process::spawn(&name, command.arg(config))?;
         let line = process.wait_for_line("\"control\":", START_TIMEOUT).await?;
         let ports: Ports = serde_json::from_str(&line)?;
         front.forward_to(ports.issuer);

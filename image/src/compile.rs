@@ -56,7 +56,7 @@ impl FromStr for Profile {
 ///
 /// The packages that a command selects decide the features of their dependencies, and each set of features is compiled anew.
 /// All builds for tests select the whole workspace, so that they share one set.
-pub const TESTED: [&str; 10] = [
+pub const TESTED: [&str; 12] = [
     "--workspace",
     "--examples",
     "--bin",
@@ -67,6 +67,8 @@ pub const TESTED: [&str; 10] = [
     "kubectl-bind",
     "--bin",
     "synk",
+    "--bin",
+    "sdk-runner-rust",
 ];
 
 /// The packages of the programs that users get. They are also compiled by themselves, without the features that tests add to

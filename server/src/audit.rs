@@ -1,10 +1,11 @@
 //! The audit log: one line of JSON for each call that binds, renews, shares, unbinds or revokes, whether it succeeded or was
 //! refused, and for each request made as a resource that was decided.
 //!
-//! Recording neither waits nor fails. Lines go through a bounded queue to a thread of their own, which writes them one by one. What
-//! does not fit, or cannot be written, is counted and reported in the program's log.
+//! Recording neither waits nor fails. Lines go through a bounded queue to a thread of their own, which writes them one by one. Lines
+//! that do not fit, are above the rate of their caller, or cannot be written are counted and reported in the program's log.
 
 use std::{
+    collections::HashMap,
     fmt,
     fs::OpenOptions,
     io::{self, Write},
@@ -16,6 +17,7 @@ use std::{
 };
 
 use bindery_runtime::telemetry::Registry;
+use parking_lot::Mutex;
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family},
@@ -32,7 +34,7 @@ pub use entry::{AuditEntry, AuditPrincipal, Decision};
 
 /// Lines that may wait for the writer.
 const QUEUE_LENGTH: usize = 4_096;
-/// Failures are reported in the program's log at most this often.
+/// Lost lines are reported in the program's log at most this often for each way to lose one.
 const REPORT_PAUSE: Duration = Duration::from_mins(1);
 
 /// The audit log. Clones write to the same file.
@@ -66,9 +68,24 @@ pub enum AuditError {
     Thread(io::Error),
 }
 
-/// Counts lines by what became of them.
+/// Counts lines by what became of them, and reports those that are lost. Clones count together.
 #[derive(Clone, Debug, Default)]
-struct Lines(Family<OutcomeLabels, Counter>);
+struct Lines {
+    counts: Family<OutcomeLabels, Counter>,
+    /// When the loss of a line was last reported.
+    reported: Arc<Mutex<HashMap<Loss, Instant>>>,
+}
+
+/// How a line is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Loss {
+    /// The queue is full, for the output is too slow.
+    Dropped,
+    /// The call is above the rate at which calls of its caller are written.
+    Limited,
+    /// The output failed.
+    Failed,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OutcomeLabels {
@@ -101,14 +118,13 @@ impl AuditLog {
         let lines = Lines::default();
         registry.register(
             "audit_lines",
-            "Lines of the audit log: written, dropped for a full queue, or failed to be written",
-            lines.0.clone(),
+            "Lines of the audit log: written, dropped for a full queue, limited by the rate of a caller, or failed to be written",
+            lines.counts.clone(),
         );
         let (queue, messages) = mpsc::channel(QUEUE_LENGTH);
         let writer = Writer {
             output,
             lines: lines.clone(),
-            reported: None,
         };
         thread::Builder::new()
             .name("audit".to_owned())
@@ -123,14 +139,16 @@ impl AuditLog {
             return;
         };
         if shared.queue.try_send(Message::Line(Box::new(entry()))).is_err() {
-            shared.lines.count("dropped");
+            shared.lines.lose(Loss::Dropped, &"the output is too slow");
         }
     }
 
-    /// Counts an entry that the caller of this function does not want written as dropped.
+    /// Counts an entry that is not written, because its call is above the rate of its caller.
     pub fn skip(&self) {
         if let Some(shared) = &self.0 {
-            shared.lines.count("dropped");
+            shared
+                .lines
+                .lose(Loss::Limited, &"a caller is refused, or fails, too often");
         }
     }
 
@@ -159,7 +177,39 @@ impl fmt::Debug for AuditLog {
 
 impl Lines {
     fn count(&self, outcome: &'static str) -> u64 {
-        self.0.get_or_create(&OutcomeLabels { outcome }).inc() + 1
+        self.counts.get_or_create(&OutcomeLabels { outcome }).inc() + 1
+    }
+
+    /// Counts a lost line, and reports it if no such loss was reported lately.
+    fn lose(&self, loss: Loss, why: &dyn fmt::Display) {
+        let outcome = loss.outcome();
+        let lines = self.count(outcome);
+        if self.is_due(loss, Instant::now()) {
+            tracing::error!(%why, outcome, lines, "the audit log lacks lines; calls go on without them");
+        }
+    }
+
+    /// Whether to report a loss now, which is then taken as done.
+    fn is_due(&self, loss: Loss, now: Instant) -> bool {
+        let mut reported = self.reported.lock();
+        let is_due = reported
+            .get(&loss)
+            .is_none_or(|at| now.duration_since(*at) >= REPORT_PAUSE);
+        if is_due {
+            reported.insert(loss, now);
+        }
+        is_due
+    }
+}
+
+impl Loss {
+    /// The label of the metric.
+    const fn outcome(self) -> &'static str {
+        match self {
+            Self::Dropped => "dropped",
+            Self::Limited => "limited",
+            Self::Failed => "failed",
+        }
     }
 }
 
@@ -167,8 +217,6 @@ impl Lines {
 struct Writer {
     output: Box<dyn Write + Send>,
     lines: Lines,
-    /// When a failure was last reported.
-    reported: Option<Instant>,
 }
 
 impl Writer {
@@ -190,15 +238,7 @@ impl Writer {
         });
         match written {
             Ok(()) => drop(self.lines.count("written")),
-            Err(error) => self.report(&error),
-        }
-    }
-
-    fn report(&mut self, error: &io::Error) {
-        let failed = self.lines.count("failed");
-        if self.reported.is_none_or(|at| at.elapsed() >= REPORT_PAUSE) {
-            self.reported = Some(Instant::now());
-            tracing::error!(%error, failed, "the audit log cannot be written; calls go on without it");
+            Err(error) => self.lines.lose(Loss::Failed, &error),
         }
     }
 }

@@ -91,11 +91,7 @@ pub async fn serve(
     };
     let routes = services::routes(front, &stop)?;
     let external = state.settings.grpc.address.clone();
-    let auditor = Auditor::new(
-        state.audit.clone(),
-        state.recorder.clone(),
-        state.caches.cluster_bindings.clone(),
-    );
+    let auditor = Auditor::new(&state);
     let interceptor = Interceptor::new(Arc::new(state), authenticators, metrics.clone(), auditor, stop.clone());
     tracing::info!(%address, external, "gRPC port open");
     tonic::transport::Server::builder()

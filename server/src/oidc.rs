@@ -1,6 +1,6 @@
 //! OpenID Connect: the issuers whose ID tokens are accepted, beside the provider's own cluster.
 //!
-//! [`config`] reads which issuers there are and how their users are named, in the words of Kubernetes' own configuration, so that a
+//! Module `config` reads which issuers there are and how their users are named, in the words of Kubernetes' own configuration, so that a
 //! person is the same user to this server and to the API server. [`Issuers`] holds them as they run: each has keys, which a task
 //! fetches, so that a call costs its issuer no request. The configuration can be replaced at any time.
 

@@ -1,4 +1,4 @@
-//! The developer's commands: `cargo xtask demo`, `test`, `soak`, `bench`, `image`, `release` and `gen`.
+//! The developer's commands: `cargo xtask demo`, `test`, `soak`, `bench`, `image`, `release`, `sdk` and `gen`.
 #![expect(clippy::print_stderr, reason = "a command line tells what it does")]
 
 mod bench;
@@ -8,6 +8,7 @@ mod generate;
 mod image;
 mod release;
 mod say;
+mod sdk;
 mod soak;
 mod test;
 
@@ -37,6 +38,8 @@ enum Command {
     Image(image::Args),
     /// Makes a release: images, charts, archives of the command lines, checksums, SBOMs and signatures.
     Release(release::Args),
+    /// Checks the .proto files, and writes the generated code of the SDKs.
+    Sdk(sdk::Args),
     /// Writes the generated files: `deploy/crds`, `deploy/server` and `deploy/konnector`, and the reference of the charts' values.
     Gen,
 }
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::Image(args) => image::run(&args),
         Command::Release(args) => release::run(&args),
+        Command::Sdk(args) => sdk::run(&args),
         Command::Gen => generate::run(),
     };
     match outcome {

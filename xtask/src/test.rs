@@ -78,6 +78,10 @@ fn provide() -> Result<()> {
     binaries::node_issuer().context("cannot provide the issuer on Node.js")?;
     binaries::zitadel_issuer().context("cannot provide the issuer in Go")?;
     binaries::chromium().context("cannot provide Chromium")?;
+    binaries::buf().context("cannot provide buf")?;
+    binaries::go_plugins().context("cannot provide the plug-ins for Go")?;
+    binaries::es_plugin().context("cannot provide the plug-in for TypeScript")?;
+    binaries::python_plugins().context("cannot provide the plug-ins for Python")?;
     image::build_all(Profile::Dev).context("cannot provide the images")?;
     former::locate().map(drop)
 }

@@ -1,7 +1,8 @@
 //! Flags of the commands about bindings and bundles.
 
 use bindery_api::v1alpha2::GroupResource;
-use clap::ArgAction;
+use clap::{ArgAction, ValueEnum};
+use clap_complete::Shell;
 
 use super::resource;
 
@@ -145,10 +146,44 @@ pub(crate) struct UnbindArgs {
 /// Flags of `completion`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
+For kubectl, it prints the program kubectl_complete-bind, which completes `kubectl bind` in every shell in which kubectl itself is
+completed: put it on your PATH. It also completes the names of templates, collections, bindings, contracts, namespaces, servers and
+contexts, as far as they are found within two seconds.
+
+For a shell, it prints a script that completes commands and flags of `kubectl-bind`, with the dash.
+
 Examples:
+  kubectl bind completion kubectl > ~/.local/bin/kubectl_complete-bind && chmod +x ~/.local/bin/kubectl_complete-bind
   source <(kubectl-bind completion bash)
   kubectl-bind completion fish > ~/.config/fish/completions/kubectl-bind.fish")]
 pub(crate) struct CompletionArgs {
-    /// The shell that reads the script.
-    pub(crate) shell: clap_complete::Shell,
+    /// What reads the script.
+    #[arg(value_name = "KUBECTL|SHELL")]
+    pub(crate) reader: CompletionReader,
+}
+
+/// What reads a completion script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CompletionReader {
+    Kubectl,
+    Bash,
+    Elvish,
+    Fish,
+    #[value(name = "powershell")]
+    PowerShell,
+    Zsh,
+}
+
+impl CompletionReader {
+    /// The shell; none for kubectl, which asks for each completion.
+    pub(crate) fn shell(self) -> Option<Shell> {
+        match self {
+            Self::Kubectl => None,
+            Self::Bash => Some(Shell::Bash),
+            Self::Elvish => Some(Shell::Elvish),
+            Self::Fish => Some(Shell::Fish),
+            Self::PowerShell => Some(Shell::PowerShell),
+            Self::Zsh => Some(Shell::Zsh),
+        }
+    }
 }

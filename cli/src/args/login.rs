@@ -10,8 +10,9 @@ use crate::login::code::RedirectAddress;
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 What it does:
-  1. asks the server where you can log in, shows the issuer and remembers it; a server that names another issuer later is
-     refused until you confirm it with --issuer
+  1. asks the server where you can log in. At the first login, it asks you whether issuer and client are right; without a
+     terminal, you have to name the issuer with --issuer. It remembers both: a server that names another issuer later is
+     refused until you confirm that with --issuer, and another client, or the client of another server, with --client-id
   2. opens your browser at the issuer, and prints the address too; without a display, it prints a code to enter on any
      device, if the issuer lets you
   3. checks what the issuer answers, and asks the server who you are to it
@@ -38,9 +39,13 @@ pub(crate) struct LoginArgs {
     /// Open no browser: print the address, and read from standard input the address that the browser ends at.
     #[arg(long)]
     pub(crate) no_browser: bool,
-    /// The issuer to log in at, if the server names several; also confirms that a server names another one than before.
+    /// The issuer to log in at, of those that the server names; also confirms that the server names another one than before.
     #[arg(long, value_name = "URL")]
     pub(crate) issuer: Option<String>,
+    /// The client to log in with, which the server names too; confirms that it is another one than before, or that of another
+    /// server, which could then be opened with your token.
+    #[arg(long, value_name = "CLIENT")]
+    pub(crate) client_id: Option<String>,
     /// File with the CA (PEM) that signed the issuer's certificate; by default the CAs of the system.
     #[arg(long, value_name = "FILE")]
     pub(crate) issuer_ca: Option<PathBuf>,
@@ -51,6 +56,13 @@ pub(crate) struct LoginArgs {
     /// What the issuer shall show, such as login or select_account.
     #[arg(long, value_name = "WORD")]
     pub(crate) prompt: Option<String>,
+}
+
+impl LoginArgs {
+    /// Whether the flags have an effect in a login with a browser alone.
+    pub(crate) fn need_browser(&self) -> bool {
+        self.no_browser || self.prompt.is_some() || !self.redirect_url.is_empty()
+    }
 }
 
 /// Flags of `logout`.
@@ -71,11 +83,12 @@ pub(crate) struct LogoutArgs {
 /// Flags of `token`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-The token lets everybody who has it act as you until it expires: give it to no other server.
+The token lets everybody who has it act as you until it expires: give it to no other server, and to programs by the
+environment or a pipe. All users of a machine can read the arguments of its programs.
 
 Examples:
-  grpcurl -H \"authorization: Bearer $(kubectl bind token)\" bind.example.com:443 \\
-    kubebind.v1alpha2.CatalogService/ListTemplates
+  TOKEN=$(kubectl bind token) grpcurl -expand-headers -H 'authorization: Bearer ${TOKEN}' \\
+    bind.example.com:443 kubebind.v1alpha2.CatalogService/ListTemplates
   kubectl bind token --exec-credential      # as an exec credential plugin of client-go prints it")]
 pub(crate) struct TokenArgs {
     /// Print an ExecCredential of client.authentication.k8s.io instead of the token alone.

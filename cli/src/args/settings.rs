@@ -27,6 +27,8 @@ pub(crate) struct Settings {
     backend: Option<Backend>,
     /// Whether flags or environment name the backend.
     is_typed: bool,
+    /// Whether flags or environment give a token.
+    has_token: bool,
     /// Why the stored logins cannot be read.
     fault: Option<StoreError>,
 }
@@ -54,6 +56,7 @@ impl Settings {
             timeout: display.timeout,
             backend: backend(provider, &servers, &folder)?,
             is_typed,
+            has_token,
             folder,
             fault,
         })
@@ -79,10 +82,13 @@ impl Settings {
         let fault = || -> Result<(), Failure> { self.fault.clone().map_or(Ok(()), |fault| Err(fault.into())) };
         let Some(backend) = &self.backend else {
             fault()?;
-            return Err(Failure::Usage(
+            let message = if self.has_token {
+                "a token is given by --token, --token-file or KUBECTL_BIND_TOKEN_FILE, and no server that it is for: name the server with \
+                 --server URL or KUBECTL_BIND_SERVER, or give no token to use your login"
+            } else {
                 "no server is given: log in with `kubectl bind login URL`, or name it with --server URL or KUBECTL_BIND_SERVER"
-                    .to_owned(),
-            ));
+            };
+            return Err(Failure::Usage(message.to_owned()));
         };
         match &backend.login {
             Login::None => {
@@ -113,6 +119,7 @@ impl Settings {
             folder: self.folder.clone(),
             backend,
             is_typed: true,
+            has_token: false,
             fault: None,
         }
     }

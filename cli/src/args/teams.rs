@@ -116,7 +116,7 @@ rights by other roles stay. A right that is taken away ends no binding: end a co
 
 Examples:
   kubectl bind provider grant cowboys --group ranchers --provider-context provider
-  kubectl bind provider grant cowboys --user jane@example.com --service-account ci:deployer --dry-run
+  kubectl bind provider grant cowboys --user jane@example.com --service-account ci:deployer --dry-run --provider-context provider
   kubectl bind provider take cowboys --user jane@example.com --provider-context provider"
 )]
 pub(crate) struct GrantArgs {
@@ -125,7 +125,7 @@ pub(crate) struct GrantArgs {
     /// A user, as the provider's API server names it; may be repeated.
     #[arg(long, value_name = "NAME")]
     pub(crate) user: Vec<String>,
-    /// A group, as tokens carry it; may be repeated.
+    /// A group, as `kubectl bind whoami` shows it to its members; may be repeated.
     #[arg(long, value_name = "NAME")]
     pub(crate) group: Vec<String>,
     /// A ServiceAccount of the provider's cluster; may be repeated.
@@ -147,7 +147,7 @@ pub(crate) struct GrantArgs {
 The members of a group that a contract is shared with use it as its owner does: they see, renew, unbind and revoke it, and
 bind more templates for the same cluster. They cannot share it further.
 
-The owner of a contract shares it with groups of its own, as its token carries them; the provider's admin with any. No group
+The owner of a contract shares it with groups of its own, as `kubectl bind whoami` shows them; the provider's admin with any. No group
 whose name begins with system: can own a contract. Without a change of groups, `kubectl bind provider get` shows them.
 
 Examples:

@@ -31,6 +31,24 @@ fn a_token_is_not_shown() {
 }
 
 #[test]
+fn flags_of_a_browser_choose_the_login_with_one() {
+    for (flags, expect) in [
+        ("", false),
+        ("--device", false),
+        ("--no-browser", true),
+        ("--prompt select_account", true),
+        ("--redirect-url http://localhost:8000", true),
+    ] {
+        let line = format!("kubectl-bind login https://b {flags}");
+        let args = parse(line.split_whitespace().map(Into::into).collect()).unwrap();
+        let Command::Login(login) = args.command else {
+            panic!("{line} is a login");
+        };
+        assert_eq!(login.need_browser(), expect, "{line}");
+    }
+}
+
+#[test]
 fn the_reference_names_each_flag_of_a_login_and_none_that_does_not_exist() {
     let page = include_str!("../../../docs/reference/kubectl-bind.md");
     let section = page
@@ -102,5 +120,101 @@ fn a_login_names_its_server_and_uses_no_token_that_was_typed() {
     ] {
         let words = ["kubectl-bind"].iter().chain(refused).map(Into::into).collect();
         assert!(parse(words).is_err(), "{refused:?}");
+    }
+}
+
+/// Commands that print no list: one object, a text, or nothing.
+const PRINT_NO_LIST: &[&str] = &[
+    "why",
+    "renew",
+    "revoke",
+    "share",
+    "provider get",
+    "provider grant",
+    "provider take",
+    "provider revoke",
+    "unbind",
+    "version",
+    "cluster-identity",
+    "completion",
+    "login",
+    "logout",
+    "token",
+    "server use",
+    "server remove",
+];
+
+/// The path of each command without subcommands, such as `provider get`. Hidden commands are left out.
+fn leaves(command: &clap::Command, path: &str) -> Vec<String> {
+    let is_own = |sub: &&clap::Command| !sub.is_hide_set() && sub.get_name() != "help";
+    command
+        .get_subcommands()
+        .filter(is_own)
+        .flat_map(|sub| {
+            let path = format!("{path} {}", sub.get_name()).trim().to_owned();
+            if sub.has_subcommands() {
+                leaves(sub, &path)
+            } else {
+                vec![path]
+            }
+        })
+        .collect()
+}
+
+/// Words with which a command parses.
+fn typed(command: &clap::Command, path: &str) -> Vec<String> {
+    let leaf = path.split(' ').fold(command, |command, word| {
+        command.find_subcommand(word).expect("a command of the walk")
+    });
+    let required = leaf.get_arguments().filter(|arg| arg.is_required_set());
+    let values = required.flat_map(|arg| {
+        let flag = arg.get_long().map(|long| format!("--{long}"));
+        let value = arg.get_action().takes_values().then(|| "x".to_owned());
+        flag.into_iter().chain(value)
+    });
+    path.split(' ').map(str::to_owned).chain(values).collect()
+}
+
+#[test]
+fn each_command_that_prints_a_list_has_every_format_and_is_in_the_reference() {
+    let page = include_str!("../../../docs/reference/kubectl-bind.md");
+    let section = page
+        .split("\n## ")
+        .find(|section| section.starts_with("Output\n"))
+        .unwrap();
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    let documented: Vec<_> = rows
+        .filter_map(|row| row.split('|').nth(1))
+        .flat_map(|cell| cell.split(','))
+        .map(|name| name.trim().trim_matches('`').to_owned())
+        .collect();
+    let mut command = Args::command();
+    command.build();
+    let all = leaves(&command, "");
+    for path in PRINT_NO_LIST {
+        assert!(all.iter().any(|leaf| leaf == path), "there is no command {path}");
+    }
+    let lists: Vec<_> = all
+        .iter()
+        .filter(|leaf| !PRINT_NO_LIST.contains(&leaf.as_str()))
+        .collect();
+    assert!(lists.len() > 8, "{lists:?}");
+    for path in lists {
+        assert!(documented.contains(path), "the section Output has no row for {path}");
+        for (name, format) in [
+            ("table", Format::Table),
+            ("wide", Format::Wide),
+            ("json", Format::Json),
+            ("yaml", Format::Yaml),
+            ("name", Format::Name),
+        ] {
+            let words = ["kubectl-bind".to_owned()]
+                .into_iter()
+                .chain(typed(&command, path))
+                .chain(["-o".to_owned(), name.to_owned()]);
+            let args =
+                parse(words.map(Into::into).collect()).unwrap_or_else(|error| panic!("{path} -o {name}: {error}"));
+            assert_eq!(args.display.output, format, "{path}");
+        }
     }
 }

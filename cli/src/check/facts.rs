@@ -266,4 +266,23 @@ pub(crate) struct ProviderFacts {
     pub(crate) revoked: Fact<BTreeMap<String, Option<Revocation>>>,
     /// Templates that are not ready, by name.
     pub(crate) unready_templates: Fact<Vec<(String, Condition)>>,
+    pub(crate) login: LoginFacts,
+}
+
+/// What became of the ID token of the user's login at the API server.
+#[derive(Clone, Debug)]
+pub(crate) enum LoginFacts {
+    /// It was not sent, for this reason.
+    NotTried(String),
+    /// It was sent.
+    Tried {
+        /// Address of the server that the token is for.
+        backend: String,
+        /// Issuer of the token.
+        issuer: String,
+        /// The client that the token was issued to.
+        client_id: String,
+        /// The username as which the API server accepts the token; none if it refuses the token.
+        accepted_as: Fact<Option<String>>,
+    },
 }

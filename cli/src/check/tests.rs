@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::{
-    facts::{CertificateFault, Facts, LeaseFacts, ProbeOutcome, TlsFacts, TokenAccess, Unread},
+    facts::{CertificateFault, Facts, LeaseFacts, LoginFacts, ProbeOutcome, TlsFacts, TokenAccess, Unread},
     *,
 };
 use fixtures::{HOLDER, at, healthy, lease};
@@ -44,6 +44,34 @@ fn found(expect: &[(Check, Outcome)], says: &[&str], change: impl FnOnce(&mut Fa
         assert!(text.contains(part), "{part:?} is missing in:\n{text}");
     }
     assert!(bad.iter().all(|finding| finding.mend.is_some()), "no mend: {bad:?}");
+}
+
+#[test]
+fn an_id_token_that_opens_the_api_server_is_a_warning() {
+    let accepted = |accepted_as| {
+        move |facts: &mut Facts| {
+            if let Some(LoginFacts::Tried { accepted_as: now, .. }) =
+                facts.provider.as_mut().map(|provider| &mut provider.login)
+            {
+                *now = accepted_as;
+            }
+        }
+    };
+    let says = [
+        "accepts the ID token of your login at https://bind.example.com, as user oidc:jane",
+        "with issuer https://login.example.com",
+        "instead of bindery",
+        "--oidc-client-id",
+    ];
+    let warning = [(Check::LoginToken, Outcome::Warning)];
+    found(&warning, &says, accepted(Ok(Some("oidc:jane".to_owned()))));
+    let failed = Unread::Failed("500".to_owned());
+    found(&warning, &["not checked: cannot ask"], accepted(Err(failed)));
+    found(&[], &[], accepted(Err(Unread::Silent("no answer".to_owned()))));
+    found(&[], &[], |facts| {
+        let provider = facts.provider.as_mut().unwrap();
+        provider.login = LoginFacts::NotTried("you have not logged in".to_owned());
+    });
 }
 
 #[test]

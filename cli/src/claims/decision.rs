@@ -6,21 +6,11 @@ use bindery_api::{
     claims::is_claimable_core,
     v1alpha2::{APIServiceBinding, GroupResource, PermissionClaim},
 };
+pub(crate) use bindery_sdk::manifests::Decision;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 
 use super::rules::holds_claim;
 use crate::text::joined;
-
-/// Which claims of an offer a bind accepts and rejects.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Decision {
-    /// The resources that the binding rejects.
-    pub(crate) rejected: BTreeSet<GroupResource>,
-    /// The claimed resources that are accepted.
-    pub(crate) accepted: BTreeSet<GroupResource>,
-    /// Resources that are not accepted any more. The konnector keeps its right on them until it has withdrawn the copies.
-    pub(crate) withdrawn: BTreeSet<GroupResource>,
-}
 
 /// A claim is to be accepted or rejected that the provider does not make.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,13 +20,6 @@ pub(crate) struct Unclaimed {
     /// `accept` or `reject`.
     pub(crate) verb: &'static str,
     pub(crate) claimed: BTreeSet<GroupResource>,
-}
-
-impl Decision {
-    /// The resources on which the konnector has rights.
-    pub(crate) fn granted(&self) -> impl Iterator<Item = &GroupResource> {
-        self.accepted.union(&self.withdrawn)
-    }
 }
 
 /// Refuses a rejection of a resource that is not claimed: it may be a typing error. The claimable core resources are always

@@ -4,6 +4,7 @@ mod cluster;
 mod contracts;
 mod end_to_end;
 mod lease;
+mod login;
 mod policies;
 mod program;
 mod provider;
@@ -102,7 +103,7 @@ async fn gather<W: Write>(
         }
     };
     let (konnector, contracts, backends, provider) = tokio::join!(konnector, contracts, backends, provider);
-    let facts = Facts {
+    let mut facts = Facts {
         own_version: env!("CARGO_PKG_VERSION"),
         flags: ClusterFlags {
             consumer: own.flags(),
@@ -118,6 +119,13 @@ async fn gather<W: Write>(
         backends,
         provider: provider?,
     };
+    if let Some(admin) = admin {
+        let login = login::facts(admin, settings, limit).await?;
+        facts
+            .provider
+            .iter_mut()
+            .for_each(|provider| provider.login = login.clone());
+    }
     let backend = contracts::of_provider(endpoints, settings, &facts);
     Ok((facts, backend))
 }
@@ -137,7 +145,7 @@ fn print<W: Write>(context: &mut Context<W>, findings: &[Finding]) -> Result<(),
         }
         Format::Name => {
             let bad = findings.iter().filter(|finding| finding.outcome >= Outcome::Warning);
-            let names: Vec<_> = bad.flat_map(|finding| [finding.check.id(), "\n"]).collect();
+            let names: Vec<_> = bad.flat_map(|finding| ["check/", finding.check.id(), "\n"]).collect();
             printer.text(&names.concat())
         }
         Format::Table | Format::Wide => {

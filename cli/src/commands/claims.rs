@@ -8,9 +8,9 @@ use bindery_api::{
     Accepted, names,
     v1alpha2::{APIServiceBinding, GroupResource, PermissionClaim},
 };
+use jiff::Timestamp;
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use kube::ResourceExt as _;
-use serde_json::json;
 use tokio::time::Instant;
 
 use change::Change;
@@ -26,7 +26,7 @@ use crate::{
     errors::{Failure, conflict::Conflict},
     install::{manifests, owner::bundle_of},
     render::{
-        output::{Format, joined, table},
+        output::{Show, joined},
         steps::Steps,
     },
 };
@@ -263,30 +263,29 @@ async fn offered(consumer: &Consumer, binding: &APIServiceBinding) -> Result<Vec
 }
 
 fn show<W: Write>(context: &mut Context<W>, claims: &[Claim], is_known: bool) -> Result<(), Failure> {
-    let printer = &mut context.printer;
-    match printer.format() {
-        Format::Json | Format::Yaml => printer.document(&json!({ "items": claims })),
-        Format::Name => {
-            let names = claims.iter().map(|claim| format!("{}\n", claim.resource));
-            printer.text(&names.collect::<String>())
-        }
-        Format::Table | Format::Wide => {
-            if claims.is_empty() {
-                context.steps.note(if is_known {
-                    "the provider claims nothing beside its API"
-                } else {
-                    "no claim is in effect, and none is rejected"
-                });
-                return Ok(());
-            }
-            let rows = claims.iter().map(|claim| {
-                vec![
-                    claim.resource.to_string(),
-                    claim.state.as_str().to_owned(),
-                    claim.selects(),
-                ]
-            });
-            printer.text(&table(&["CLAIM", "STATE", "SELECTS"], rows, 3))
-        }
+    if claims.is_empty() {
+        context.steps.note(if is_known {
+            "the provider claims nothing beside its API"
+        } else {
+            "no claim is in effect, and none is rejected"
+        });
+    }
+    context.printer.list(claims, Timestamp::now())
+}
+
+impl Show for Claim {
+    const HEADINGS: &'static [&'static str] = &["CLAIM", "STATE", "SELECTS"];
+    const PLAIN: usize = 3;
+
+    fn cells(&self, _: Timestamp) -> Vec<String> {
+        vec![
+            self.resource.to_string(),
+            self.state.as_str().to_owned(),
+            self.selects(),
+        ]
+    }
+
+    fn reference(&self) -> String {
+        format!("claim/{}", self.resource)
     }
 }

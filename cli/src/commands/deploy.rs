@@ -24,7 +24,10 @@ use crate::{
         wait::{self, Watched},
     },
     errors::{Failure, conflict::Conflict},
-    install::{manifests::is_ours, write::WriteKind},
+    install::{
+        manifests::{documents, is_ours},
+        write::WriteKind,
+    },
     konnector::{self, Asked, Konnector},
     render::{
         applied::{Applied, Outcome, Report, reference},
@@ -80,7 +83,7 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &DeployArgs) -
     }
     for bind in &bound.binds {
         let written: Vec<_> = bind.writes.iter().map(|write| reference(&write.manifest)).collect();
-        let documents = bind.manifests.documents()?.into_iter();
+        let documents = documents(&bind.manifests)?.into_iter();
         for unchanged in documents.filter(|manifest| !written.contains(&reference(manifest))) {
             report.tell(Applied::of(&unchanged, Outcome::Unchanged))?;
         }
@@ -220,7 +223,7 @@ async fn wait_ready(
         .available(steps)
         .await?;
     for bind in &bound.binds {
-        wait::ready(consumer, &bind.manifests.owner, left(), steps).await?;
+        wait::ready(consumer, &bind.manifests.owner.clone().into(), left(), steps).await?;
     }
     Ok(())
 }

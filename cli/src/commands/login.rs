@@ -11,18 +11,19 @@ use bindery_sdk::Code;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::Context;
+use super::{Context, logout};
 use crate::{
     args::LoginArgs,
+    claims::is_plain_yes,
     errors::Failure,
     login::{
         browser::Surroundings,
-        choice::{self, Flow, Offer},
+        choice::{self, Consent, Flow, Named, Offer},
         code::{Attempt, Loopback, RedirectAddress, pasted_lines},
         device::{self, Instructions},
         error::LoginError,
         issuer::Issuer,
-        store::{KnownServer, StoredTokens},
+        store::{IssuerPin, KnownServer, StoredTokens},
     },
     provider::{Authority, Backend, Login, Provider, ProviderError},
     render::{
@@ -50,15 +51,20 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &LoginArgs) ->
     file.check_writable()?;
     let described = Provider::new(backend, settings.timeout)?.describe().await?;
     let authority = args.issuer_ca.as_deref().map(absolute).transpose()?;
-    let named = (args.issuer.as_deref(), authority.as_deref());
-    let offer = choice::issuer(&server, &described, servers.get(&server), named)?;
+    let named = Named {
+        issuer: args.issuer.as_deref(),
+        client_id: args.client_id.as_deref(),
+        authority: authority.as_deref(),
+    };
+    let offer = choice::issuer(&server, &described, &servers, named)?;
     tell(&format!(
-        "{} at {server} lets you log in at {}, client {}",
-        described.pretty_name, offer.pin.url, offer.pin.client_id
+        "{} at {server} lets you log in at {} (host {}), client {}",
+        described.pretty_name, offer.pin.url, offer.host, offer.pin.client_id
     ));
+    confirm(&server, &offer, servers.get(&server).is_some(), named)?;
     let issuer = Issuer::discover(&offer.pin).await?;
     let surroundings = Surroundings::of_process();
-    let flags = (args.device, args.no_browser);
+    let flags = (args.device, args.need_browser());
     let tokens = match choice::flow(
         &server,
         &offer,
@@ -74,30 +80,9 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &LoginArgs) ->
     };
     steps.done(&format!("logged in at {}", offer.pin.url));
     let caller = ask_who(backend, &described, &tokens, &offer, settings.timeout, steps).await?;
-    let known = KnownServer {
-        address: server.clone(),
-        issuer: offer.pin,
-        certificate_authority: match &backend.certificate_authority {
-            Some(Authority::File(path)) => Some(absolute(path)?),
-            Some(Authority::Pem(_)) | None => None,
-        },
-        client_certificate: backend
-            .client_certificate
-            .as_ref()
-            .map(|(path, _)| absolute(path))
-            .transpose()?,
-        client_key: backend
-            .client_certificate
-            .as_ref()
-            .map(|(_, path)| absolute(path))
-            .transpose()?,
-        allow_plaintext: backend.allow_plaintext,
-    };
-    {
-        // Tokens and issuer are those of one login, also if two logins end at the same time.
-        let _lock = file.lock().await?;
-        file.write(&tokens)?;
-        settings.folder.change_servers(|servers| servers.put(known)).await?;
+    let known = known_server(backend, offer.pin)?;
+    if let Some((known, former)) = settings.folder.keep(known, &file, &tokens).await? {
+        logout::revoke_former(&known, &former, &tokens, steps).await;
     }
     for variable in ["KUBECTL_BIND_SERVER", "KUBECTL_BIND_TOKEN_FILE"] {
         if std::env::var_os(variable).is_some() {
@@ -106,6 +91,58 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &LoginArgs) ->
     }
     steps.note("`kubectl bind templates` lists what you may bind");
     report(context, &server, caller.as_ref(), &tokens)
+}
+
+/// Asks the user at the first login whether issuer and client are right: a server could name those of another one, which would take
+/// the user's token too.
+fn confirm(server: &str, offer: &Offer, is_known: bool, named: Named<'_>) -> Result<(), Failure> {
+    let is_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    let IssuerPin { url, client_id, .. } = &offer.pin;
+    match choice::consent(is_known, named, is_terminal) {
+        Consent::Given => Ok(()),
+        Consent::Missing => Err(LoginError::Unconfirmed {
+            server: server.to_owned(),
+            issuer: url.clone(),
+            host: offer.host.clone(),
+            client_id: client_id.clone(),
+        }
+        .into()),
+        Consent::Ask => {
+            tell(&format!(
+                "You have not logged in to {server} before. Its token lets it act as you at every server that takes tokens of client \
+                 {client_id}"
+            ));
+            let mut terminal = std::io::stderr().lock();
+            let question = format!("Log in at {}, client {client_id}? [y/N] ", offer.host);
+            write!(terminal, "{}", printable(&question))?;
+            terminal.flush()?;
+            let mut answer = String::new();
+            std::io::stdin().read_line(&mut answer)?;
+            if is_plain_yes(&answer) {
+                return Ok(());
+            }
+            Err(LoginError::Declined {
+                server: server.to_owned(),
+            }
+            .into())
+        }
+    }
+}
+
+/// The server as it is kept, with files that are found from other folders too.
+fn known_server(backend: &Backend, issuer: IssuerPin) -> Result<KnownServer, Failure> {
+    let certificate = backend.client_certificate.as_ref();
+    Ok(KnownServer {
+        address: backend.address.to_string(),
+        issuer,
+        certificate_authority: match &backend.certificate_authority {
+            Some(Authority::File(path)) => Some(absolute(path)?),
+            Some(Authority::Pem(_)) | None => None,
+        },
+        client_certificate: certificate.map(|(path, _)| absolute(path)).transpose()?,
+        client_key: certificate.map(|(_, path)| absolute(path)).transpose()?,
+        allow_plaintext: backend.allow_plaintext,
+    })
 }
 
 /// Prints what the user does with a device code.
@@ -137,9 +174,9 @@ async fn by_code(
     };
     let loopback = Loopback::listen(addresses).await?;
     let attempt = Attempt::new(issuer, offer, loopback.url(), args.prompt.as_deref())?;
-    let opened = !args.no_browser && surroundings.has_display() && surroundings.open(attempt.url());
+    let opened = !args.no_browser && surroundings.has_display() && surroundings.open(&loopback.entry(attempt.url()));
     let first = if opened {
-        "Your browser opens. If it does not, open"
+        "Your browser opens. If it does not show the page of the issuer, open"
     } else {
         "Open"
     };
@@ -208,7 +245,7 @@ fn report<W: Write>(
             "groups": caller.map(|caller| &caller.groups),
             "expiresAt": tokens.expires_at,
         })),
-        Format::Name => context.printer.text(&format!("{server}\n")),
+        Format::Name => context.printer.text(&format!("server/{server}\n")),
         Format::Table | Format::Wide => {
             let who = caller.map_or_else(String::new, |caller| {
                 let groups = if caller.groups.is_empty() {

@@ -54,6 +54,24 @@ pub(super) async fn end(folder: &Folder, known: &KnownServer, steps: &Steps) -> 
     Ok(file.delete()?)
 }
 
+/// Makes the refresh token of a login void that a new one has replaced, if it was of another user, issuer or client. That of the same
+/// user stays: many issuers end all logins of the user at this client with it, the new one too.
+pub(super) async fn revoke_former(known: &KnownServer, former: &StoredTokens, new: &StoredTokens, steps: &mut Steps) {
+    let of = |tokens: &StoredTokens| [&tokens.issuer, &tokens.client_id, &tokens.subject].map(String::clone);
+    if former.refresh_token.is_none() || of(former) == of(new) {
+        return;
+    }
+    match revoke(known, former).await {
+        Ok(true) => steps.done("the login that this one replaces is revoked at its issuer"),
+        Ok(false) => steps.note(
+            "the issuer of the login that this one replaces cannot revoke it: its tokens stay valid until they expire",
+        ),
+        Err(error) => steps.note(&format!(
+            "the tokens of the login that this one replaces stay valid until they expire: {error}"
+        )),
+    }
+}
+
 /// Makes the refresh token void at the issuer that gave it. Returns whether the issuer can do so.
 async fn revoke(known: &KnownServer, tokens: &StoredTokens) -> Result<bool, LoginError> {
     let Some(refresh_token) = &tokens.refresh_token else {

@@ -11,7 +11,7 @@ use crate::{
     args::settings::Settings,
     consumer::Consumer,
     errors::Failure,
-    render::output::{Format, printable},
+    render::output::{self, Format, printable},
 };
 
 /// How long the cluster has to answer: the command must not wait for a cluster that is away.
@@ -62,7 +62,7 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>) -> Result<(), Failur
     };
     let next = standing.next();
     match context.printer.format() {
-        Format::Json | Format::Yaml => context.printer.document(&next),
+        Format::Json | Format::Yaml => context.printer.document(&output::list(&next)),
         Format::Name => context
             .printer
             .text(&lines(next.iter().map(|next| next.command.clone()))),

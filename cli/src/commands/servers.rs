@@ -93,7 +93,7 @@ impl Listed {
     ) -> Self {
         let (login, fault, expires_at) = match tokens {
             Err(error) => (LoginState::Unusable, Some(error.to_string()), None),
-            Ok(Some(tokens)) if tokens.issuer == known.issuer.url => {
+            Ok(Some(tokens)) if tokens.is_of(&known.issuer) => {
                 let state = match &tokens.refresh_token {
                     Some(_) => LoginState::Refreshed,
                     None if now < tokens.expires_at => LoginState::Valid,
@@ -140,6 +140,6 @@ impl Show for Listed {
     }
 
     fn reference(&self) -> String {
-        self.address.clone()
+        format!("server/{}", self.address)
     }
 }

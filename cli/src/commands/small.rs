@@ -54,9 +54,15 @@ pub(crate) async fn cluster_identity<W: Write>(context: &mut Context<W>) -> Resu
     }
 }
 
-/// `kubectl bind completion SHELL`
+/// The program that kubectl runs for completions.
+const FOR_KUBECTL: &str = include_str!("../../kubectl_complete-bind");
+
+/// `kubectl bind completion KUBECTL|SHELL`
 pub(crate) fn completion<W: Write>(context: &mut Context<W>, args: &CompletionArgs) -> Result<(), Failure> {
-    context.printer.text(&script(args.shell))
+    match args.reader.shell() {
+        Some(shell) => context.printer.text(&script(shell)),
+        None => context.printer.text(FOR_KUBECTL),
+    }
 }
 
 /// The completion script for a shell.

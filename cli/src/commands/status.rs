@@ -14,7 +14,7 @@ use crate::{
     errors::{Exit, Failure},
     install::owner::bundle_of,
     render::{
-        output::{Format, Show},
+        output::{Format, Show, list},
         tree::{self, BindingStatus},
     },
 };
@@ -50,7 +50,11 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &StatusArgs) -
             Some(status) => printer.document(status),
             None => Ok(()),
         },
-        Format::Json | Format::Yaml => printer.document(&json!({ "items": statuses, "bundles": found.bundles })),
+        Format::Json | Format::Yaml => {
+            let mut document = list(&statuses);
+            document["bundles"] = json!(found.bundles);
+            printer.document(&document)
+        }
         Format::Name => printer.text(&references(&statuses, &found.bundles)),
         format => {
             let nothing = statuses.is_empty() && found.bundles.is_empty();

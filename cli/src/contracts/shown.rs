@@ -1,11 +1,15 @@
 //! A contract as it is printed, from the backend's answer or from the objects on the provider's cluster.
 
+mod owner;
+
 use bindery_api::{Conditions as _, annotations, conditions::READY, meta, revocation::revocation, v1alpha2 as api};
 use bindery_proto::v1alpha2 as proto;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+
+use owner::ShownOwner;
 
 use crate::render::output::{Show, age, joined};
 
@@ -21,7 +25,10 @@ pub(crate) struct ShownContract {
     pub(crate) cluster_identity: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) cluster_name: String,
+    /// The usernames of the owners.
     pub(crate) owners: Vec<String>,
+    /// The owners with what tells two of one username apart, in the same order.
+    pub(crate) owner_identities: Vec<ShownOwner>,
     pub(crate) owner_groups: Vec<String>,
     pub(crate) exports: Vec<ShownExport>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,12 +86,6 @@ pub(crate) struct ShownCondition {
     pub(crate) message: String,
 }
 
-/// An owner as it is recorded in the annotation of a contract.
-#[derive(Deserialize)]
-struct Owner {
-    username: String,
-}
-
 impl From<proto::Contract> for ShownContract {
     fn from(contract: proto::Contract) -> Self {
         let ready = contract
@@ -92,6 +93,7 @@ impl From<proto::Contract> for ShownContract {
             .into_iter()
             .find(|condition| condition.r#type == READY);
         let revocation = contract.revocation;
+        let owners: Vec<_> = contract.owners.into_iter().map(ShownOwner::from).collect();
         Self {
             name: contract.name,
             uid: contract.uid,
@@ -99,7 +101,8 @@ impl From<proto::Contract> for ShownContract {
             deleting: contract.deletion_time.is_some(),
             cluster_identity: contract.cluster_identity,
             cluster_name: contract.cluster_pretty_name,
-            owners: contract.owners.into_iter().map(|owner| owner.username).collect(),
+            owners: owner::usernames(&owners),
+            owner_identities: owners,
             owner_groups: contract.owner_groups,
             exports: contract.exports.into_iter().map(ShownExport::from).collect(),
             konnector: contract.konnector.map(ShownKonnector::from),
@@ -159,7 +162,7 @@ pub(crate) fn of_objects(
     exports: &[&api::APIServiceExport],
 ) -> ShownContract {
     let annotation = |key: &str| namespace.annotations().get(key).cloned().unwrap_or_default();
-    let owners: Vec<Owner> = serde_json::from_str(&annotation(annotations::OWNERS)).unwrap_or_default();
+    let owners: Vec<ShownOwner> = serde_json::from_str(&annotation(annotations::OWNERS)).unwrap_or_default();
     let revocation = binding.and_then(revocation);
     let ready = binding.and_then(|binding| binding.condition(READY));
     ShownContract {
@@ -169,7 +172,8 @@ pub(crate) fn of_objects(
         deleting: namespace.metadata.deletion_timestamp.is_some(),
         cluster_identity: meta::identity(&namespace.metadata).unwrap_or_default().to_owned(),
         cluster_name: annotation(annotations::CLUSTER_PRETTY_NAME),
-        owners: owners.into_iter().map(|owner| owner.username).collect(),
+        owners: owner::usernames(&owners),
+        owner_identities: owners,
         owner_groups: serde_json::from_str(&annotation(annotations::OWNER_GROUPS)).unwrap_or_default(),
         exports: exports.iter().map(|export| of_export(export)).collect(),
         konnector: binding.and_then(|binding| of_status(binding.status.as_ref()?)),
@@ -239,7 +243,7 @@ impl ShownContract {
         let mut lines = vec![
             ("Contract", self.name.clone()),
             ("Cluster", self.cluster()),
-            ("Owners", joined(&self.owners)),
+            ("Owners", self.identities()),
             ("Owner groups", joined(&self.owner_groups)),
             ("Age", since(self.created)),
             ("Ready", self.state().to_owned()),
@@ -271,6 +275,11 @@ impl ShownContract {
             lines.push(("Bound", format!("{text}, ready: {}", export.ready)));
         }
         lines
+    }
+
+    /// The owners, each with what tells two of one username apart.
+    fn identities(&self) -> String {
+        joined(&self.owner_identities)
     }
 
     fn cluster(&self) -> String {
@@ -306,6 +315,7 @@ impl Show for ShownContract {
         "PENDING",
         "LAG",
         "EXPIRES",
+        "OWNER IDENTITIES",
     ];
     const PLAIN: usize = 7;
 
@@ -332,6 +342,7 @@ impl Show for ShownContract {
             number(sync.map(|sync| sync.pending)),
             sync.map_or_else(|| "<unknown>".to_owned(), |sync| format!("{}s", sync.lag_seconds)),
             expires.map_or_else(|| "<unknown>".to_owned(), |expires| expires.to_string()),
+            self.identities(),
         ]
     }
 
@@ -341,117 +352,4 @@ impl Show for ShownContract {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn namespace() -> Namespace {
-        serde_json::from_value(json!({ "metadata": {
-            "name": "kube-bind-a", "uid": "1", "creationTimestamp": "2026-01-02T03:04:05Z",
-            "labels": { "kube-bind.io/contract": "kube-bind-a" },
-            "annotations": {
-                annotations::IDENTITY: "cluster-a", annotations::CLUSTER_PRETTY_NAME: "Ranch",
-                annotations::OWNERS: r#"[{"username": "jane", "uid": "7"}]"#,
-                annotations::OWNER_GROUPS: r#"["ranchers"]"#,
-            },
-        } }))
-        .unwrap()
-    }
-
-    fn binding() -> api::ClusterBinding {
-        serde_json::from_value(json!({
-            "metadata": { "name": "cluster" },
-            "spec": { "kubeconfigSecretRef": { "name": "kubeconfig", "key": "kubeconfig" }, "providerPrettyName": "P" },
-            "status": {
-                "lastHeartbeatTime": "2026-01-02T03:04:05Z", "konnectorVersion": "v0.1.0",
-                "credentialExpirationTime": "2026-01-02T04:04:05Z",
-                "sync": { "objects": 3, "pending": 2, "failing": 1, "lag": "1m30s" },
-                "conditions": [{
-                    "type": "Ready", "status": "False", "reason": "HeartbeatTimeout", "message": "last heartbeat long ago",
-                    "severity": "Error", "lastTransitionTime": "2026-01-02T03:04:05Z",
-                }],
-            },
-        }))
-        .unwrap()
-    }
-
-    /// The message that a backend would send for the objects of these tests.
-    fn message() -> proto::Contract {
-        let seconds = |seconds| Some(prost_types::Timestamp { seconds, nanos: 0 });
-        let at = 1_767_323_045;
-        proto::Contract {
-            name: "kube-bind-a".to_owned(),
-            uid: "1".to_owned(),
-            creation_time: seconds(at),
-            cluster_identity: "cluster-a".to_owned(),
-            cluster_pretty_name: "Ranch".to_owned(),
-            owners: vec![proto::ContractOwner {
-                username: "jane".to_owned(),
-                uid: "7".to_owned(),
-            }],
-            owner_groups: vec!["ranchers".to_owned()],
-            konnector: Some(proto::ContractKonnector {
-                version: "v0.1.0".to_owned(),
-                last_heartbeat_time: seconds(at),
-                credential_expire_time: seconds(at + 3_600),
-                sync: Some(proto::ContractSync {
-                    objects: 3,
-                    pending: 2,
-                    failing: 1,
-                    lag: Some(prost_types::Duration { seconds: 90, nanos: 0 }),
-                }),
-                ..proto::ContractKonnector::default()
-            }),
-            conditions: vec![proto::Condition {
-                r#type: "Ready".to_owned(),
-                status: "False".to_owned(),
-                reason: "HeartbeatTimeout".to_owned(),
-                message: "last heartbeat long ago".to_owned(),
-                ..proto::Condition::default()
-            }],
-            ..proto::Contract::default()
-        }
-    }
-
-    #[test]
-    fn backend_and_cluster_show_the_same() {
-        let of_objects = of_objects(&namespace(), Some(&binding()), &[]);
-        assert_eq!(ShownContract::from(message()), of_objects);
-        let now = Timestamp::from_second(1_767_323_045 + 120).unwrap();
-        let cells = of_objects.cells(now);
-        assert_eq!(cells.len(), ShownContract::HEADINGS.len());
-        assert_eq!(
-            cells[..7],
-            ["kube-bind-a", "Ranch", "jane", "<none>", "False", "2m", "2m"].map(ToOwned::to_owned)
-        );
-        assert_eq!(cells[9..12], ["3", "2", "90s"].map(ToOwned::to_owned));
-    }
-
-    #[test]
-    fn a_contract_is_described_with_what_is_known() {
-        let now = Timestamp::from_second(1_767_323_045 + 120).unwrap();
-        let text = |contract: &ShownContract| {
-            let lines = contract.described(now).into_iter();
-            let lines: Vec<_> = lines.map(|(head, value)| format!("{head}: {value}")).collect();
-            lines.join("\n")
-        };
-        let shown = text(&of_objects(&namespace(), Some(&binding()), &[]));
-        for says in [
-            "Ranch (cluster-a)",
-            "ranchers",
-            "last heartbeat long ago",
-            "3, 2 waiting (longest 90s), 1 failing",
-        ] {
-            assert!(shown.contains(says), "{shown}");
-        }
-        let new = text(&of_objects(&namespace(), None, &[]));
-        assert!(new.contains("Ready: Unknown") && !new.contains("Konnector"), "{new}");
-        let revoked = ShownContract {
-            revoked: Some(Timestamp::UNIX_EPOCH),
-            revocation_reason: "lost laptop".to_owned(),
-            ..ShownContract::default()
-        };
-        assert!(text(&revoked).contains("Revoked: 1970-01-01T00:00:00Z: lost laptop"));
-    }
-}
+mod tests;

@@ -8,6 +8,7 @@ use bindery_api::{
     meta,
     v1alpha2::{APIServiceBinding, APIServiceBindingBundle, ClusterSecretKeyRef},
 };
+use bindery_sdk::manifests::Owner;
 use kube::{Resource, core::ObjectMeta};
 
 /// The object that names the Secret with a provider's kubeconfig: an APIServiceBinding, which binds one export, or an
@@ -54,6 +55,15 @@ macro_rules! either {
     };
 }
 pub(super) use either;
+
+impl From<Owner> for CredentialOwner {
+    fn from(owner: Owner) -> Self {
+        match owner {
+            Owner::Binding(binding) => Self::Binding(binding),
+            Owner::Bundle(bundle) => Self::Bundle(bundle),
+        }
+    }
+}
 
 impl From<APIServiceBinding> for CredentialOwner {
     fn from(binding: APIServiceBinding) -> Self {
@@ -107,6 +117,14 @@ impl CredentialOwner {
     /// The Secret with the kubeconfig that the user installed.
     pub(crate) fn secret_ref(&self) -> &ClusterSecretKeyRef {
         either!(self, object => &object.spec.kubeconfig_secret_ref)
+    }
+
+    /// The binding; none if the owner is a bundle.
+    pub(crate) fn as_binding(&self) -> Option<&APIServiceBinding> {
+        match self {
+            Self::Binding(binding) => Some(binding),
+            Self::Bundle(_) => None,
+        }
     }
 
     /// The contract namespace, as the konnector reports it.

@@ -179,7 +179,7 @@ pub(crate) fn plan(wanted: &Manifests, seen: &Installed, now: Timestamp) -> Resu
     writes.extend(plan_object(&wanted.secret, seen.secret.as_ref(), |_| {
         keeps_credential(wanted, seen, now)
     })?);
-    writes.extend(plan_owner(&wanted.owner, seen.owner.as_ref())?);
+    writes.extend(plan_owner(&wanted.owner.clone().into(), seen.owner.as_ref())?);
     Ok(writes)
 }
 

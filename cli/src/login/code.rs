@@ -1,6 +1,7 @@
 //! The code flow: a browser shows the issuer's page and comes back to the loopback of this machine with a code, which is good
 //! once and only together with what this process keeps (PKCE).
 
+mod entry;
 pub(crate) mod loopback;
 mod paste;
 mod redirect;
@@ -17,7 +18,7 @@ use tokio::{sync::mpsc, time::timeout};
 use super::{
     choice::Offer,
     error::LoginError,
-    issuer::{Issuer, of_token_request, scopes},
+    issuer::{Issuer, of_token_request},
     store::StoredTokens,
 };
 pub(crate) use loopback::{Loopback, RedirectAddress};
@@ -51,7 +52,8 @@ impl<'a> Attempt<'a> {
         })?;
         let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
         let flow = AuthenticationFlow::<CoreResponseType>::AuthorizationCode;
-        let refreshed_later = offer.scopes.iter().any(|scope| scope == "offline_access");
+        let scopes = issuer.scopes(&offer.scopes);
+        let refreshed_later = scopes.iter().any(|scope| scope.as_str() == "offline_access");
         let prompts = match prompt {
             Some(prompt) => prompt.split_whitespace().map(prompt_of).collect(),
             None if refreshed_later => vec![CoreAuthPrompt::Consent],
@@ -61,7 +63,7 @@ impl<'a> Attempt<'a> {
             .client
             .authorize_url(flow, CsrfToken::new_random, Nonce::new_random);
         let request = request
-            .add_scopes(scopes(&offer.scopes))
+            .add_scopes(scopes)
             .set_pkce_challenge(challenge)
             .set_redirect_uri(std::borrow::Cow::Borrowed(&redirect));
         let request = prompts.into_iter().fold(request, AuthorizationRequest::add_prompt);
@@ -76,7 +78,8 @@ impl<'a> Attempt<'a> {
         })
     }
 
-    /// The URL that the user opens. It holds no secret that yields a token.
+    /// The URL that the user opens. It holds no secret that yields a token, but whoever knows it can answer the login as somebody
+    /// else: it is printed, and is no argument of a program.
     pub(crate) fn url(&self) -> &str {
         self.url.as_str()
     }

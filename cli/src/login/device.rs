@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::{
     choice::Offer,
     error::LoginError,
-    issuer::{Issuer, of_token_request, scopes},
+    issuer::{Issuer, of_token_request},
     store::StoredTokens,
 };
 
@@ -53,7 +53,7 @@ pub(crate) async fn log_in(
         .device_endpoint()
         .ok_or_else(|| LoginError::NoDeviceFlow { issuer: url() })?;
     let client = issuer.client.clone().set_device_authorization_url(endpoint.clone());
-    let asked = client.exchange_device_code().add_scopes(scopes(&offer.scopes));
+    let asked = client.exchange_device_code().add_scopes(issuer.scopes(&offer.scopes));
     let asked: Result<CoreDeviceAuthorizationResponse, _> = asked.request_async(&issuer.http).await;
     let device = asked.map_err(|error| of_token_request(issuer.url(), &error, &[]))?;
     show(&Instructions {

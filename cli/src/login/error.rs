@@ -1,5 +1,7 @@
 //! Why a login, its refresh or its end failed. No message and no Debug output holds a token, a code or any other secret.
 
+mod mend;
+
 use std::time::Duration;
 
 use bindery_runtime::terminal::Exit;
@@ -43,7 +45,45 @@ pub(crate) enum LoginError {
         pinned: String,
         now: String,
     },
-    /// A URL of the issuer is none, or not one of TLS.
+    /// The server names the client of another server.
+    #[error(
+        "{server} names client {client_id:?} of issuer {issuer}, which is the client of {other} too: with your token, {server} could \
+         act as you at {other}"
+    )]
+    ClientOfOther {
+        server: String,
+        other: String,
+        issuer: String,
+        client_id: String,
+    },
+    /// The server does not name the client that the user chose.
+    #[error("{server} does not let you log in with client {client_id:?}, but with {}", clients.join(", "))]
+    OtherClient {
+        server: String,
+        client_id: String,
+        clients: Vec<String>,
+    },
+    /// The server names a client that no issuer can have.
+    #[error("{server} names client {client_id:?}, which is empty or has other characters than printable ASCII")]
+    ClientId { server: String, client_id: String },
+    /// It is the first login to the server, and there is no terminal to ask the user on.
+    #[error(
+        "you have not logged in to {server} before, and there is no terminal to ask whether you want to log in at {issuer} (host \
+         {host}), client {client_id:?}"
+    )]
+    Unconfirmed {
+        server: String,
+        issuer: String,
+        host: String,
+        client_id: String,
+    },
+    /// The user does not want to log in at the issuer that the server names.
+    #[error("you did not confirm the login to {server}")]
+    Declined { server: String },
+    /// The URL of an issuer is none, or is not fit to be one.
+    #[error("the URL of the issuer {url:?} is not an https:// URL of a host and a path alone")]
+    IssuerUrl { url: String },
+    /// A URL of the issuer is not one of TLS.
     #[error("{what} {url:?} is not an https:// URL")]
     Url { what: &'static str, url: String },
     /// The issuer cannot be reached.
@@ -121,11 +161,15 @@ impl LoginError {
         match self {
             Self::Several { .. }
             | Self::OtherIssuer { .. }
+            | Self::OtherClient { .. }
+            | Self::Unconfirmed { .. }
             | Self::FlowNotOffered { .. }
             | Self::NoDeviceFlow { .. }
             | Self::RedirectUrl { .. } => Exit::Usage,
             Self::IssuerChanged { .. }
             | Self::ClientChanged { .. }
+            | Self::ClientOfOther { .. }
+            | Self::Declined { .. }
             | Self::Denied { .. }
             | Self::Refused { .. }
             | Self::LoggedOut { .. }
@@ -149,55 +193,7 @@ impl LoginError {
     pub(crate) fn is_logged_out(&self) -> bool {
         matches!(self, Self::LoggedOut { .. })
     }
-
-    /// What the user can do about the error, where the message does not say it.
-    pub(crate) fn mend(&self) -> Option<String> {
-        let text = match self {
-            Self::Store(error) => error.mend(),
-            Self::NotOffered { server } => format!(
-                "The provider's admin can configure an issuer. Until then, use a token of a ServiceAccount for the audience {server}, \
-                 with --token-file FILE."
-            ),
-            Self::Several { server, issuers } => {
-                let issuer = issuers.first().map_or("URL", String::as_str);
-                format!("Choose one, such as: kubectl bind login {server} --issuer {issuer}")
-            }
-            Self::OtherIssuer { server, .. } => format!("Leave --issuer out: kubectl bind login {server}"),
-            Self::IssuerChanged { server, now, .. } => confirm(server, now),
-            Self::ClientChanged { server, issuer, .. } => confirm(server, issuer),
-            Self::Http {
-                source: HttpError::Unreachable { .. },
-                ..
-            } => "Check the network, and that the issuer's URL is right. Give a private CA of the issuer with --issuer-ca FILE."
-                .to_owned(),
-            Self::NoDeviceFlow { .. } => {
-                "Log in with a browser: leave --device out. Where no browser reaches this machine, --no-browser takes the address \
-                 that the browser ends at."
-                    .to_owned()
-            }
-            Self::FlowNotOffered { .. } => "Leave the flag out, or ask the provider's admin.".to_owned(),
-            Self::Loopback { .. } => "Free a port, or name others with --redirect-url URL.".to_owned(),
-            Self::Refused { answer, .. } if answer.starts_with("invalid_scope") => {
-                "The provider's admin can change what the server asks of the issuer, by flag --login-scopes of the server.".to_owned()
-            }
-            Self::IdToken { .. } => "Check the clock of this machine. If it is right, tell the provider's admin.".to_owned(),
-            Self::Discovery { .. } | Self::Answer { .. } | Self::NoIdToken { .. } | Self::Url { .. } => {
-                "Tell the provider's admin: the issuer, or what the server says of it, has to be mended.".to_owned()
-            }
-            Self::ServerRefused { .. } => "Nothing was kept of the login. Show this message to the provider's admin.".to_owned(),
-            Self::LoggedOut { server } | Self::Ended { server, .. } => format!("kubectl bind login {server}"),
-            Self::Denied { .. } | Self::CodeExpired { .. } | Self::TimedOut { .. } | Self::OtherUser { .. } => {
-                "Log in again: kubectl bind login".to_owned()
-            }
-            Self::Http { .. } | Self::RedirectUrl { .. } | Self::Refused { .. } => return None,
-        };
-        Some(text)
-    }
 }
 
-fn confirm(server: &str, issuer: &str) -> String {
-    format!(
-        "Nothing was sent. If the provider's admin tells you that the change is right, confirm it:\n\
-         kubectl bind login {server} --issuer {issuer}"
-    )
-}
+#[cfg(test)]
+mod tests;

@@ -40,6 +40,9 @@ const ALGORITHMS: [CoreJwsSigningAlgorithm; 9] = [
     CoreJwsSigningAlgorithm::EdDsa,
 ];
 
+/// Scopes that a server names unless its admin says otherwise, beside `openid`.
+const DEFAULT_SCOPES: [&str; 4] = ["profile", "email", "groups", "offline_access"];
+
 /// A refresh begins this long before the token expires, or after three quarters of a shorter life.
 const REFRESH_BEFORE: SignedDuration = SignedDuration::from_secs(60);
 
@@ -52,6 +55,24 @@ pub(crate) struct Issuer {
     client_id: String,
     device: Option<DeviceAuthorizationUrl>,
     revocation: Option<RevocationUrl>,
+    /// The scopes that the issuer publishes; empty if it publishes none.
+    scopes: Vec<Scope>,
+}
+
+/// Why a refresh failed.
+#[derive(Debug)]
+pub(crate) struct RefreshFailure {
+    pub(crate) error: LoginError,
+    /// The former tokens with the refresh token that the issuer gave with an answer which is refused. They have to be kept, because
+    /// the issuer may have made the former refresh token void.
+    pub(crate) rotated: Option<Box<StoredTokens>>,
+}
+
+impl From<LoginError> for RefreshFailure {
+    /// A failure without an answer of the issuer.
+    fn from(error: LoginError) -> Self {
+        Self { error, rotated: None }
+    }
 }
 
 /// A client with the endpoints of each login.
@@ -136,6 +157,7 @@ impl Issuer {
             client_id: client_id.to_owned(),
             device: other.device_authorization_endpoint.clone(),
             revocation: other.revocation_endpoint.clone(),
+            scopes: metadata.scopes_supported().cloned().unwrap_or_default(),
         })
     }
 
@@ -147,6 +169,17 @@ impl Issuer {
     /// The endpoint of the device flow, if the issuer has one.
     pub(crate) fn device_endpoint(&self) -> Option<&DeviceAuthorizationUrl> {
         self.device.as_ref()
+    }
+
+    /// The scopes to ask for, of those that the server names. [`DEFAULT_SCOPES`] that a published list does not have are left out,
+    /// because issuers refuse a login with an unknown one. Other scopes are asked for in any case: the provider's admin chose them
+    /// for the issuer, which may support more than it publishes.
+    pub(super) fn scopes(&self, names: &[String]) -> Vec<Scope> {
+        let has = |name: &str| self.scopes.iter().any(|scope| scope.as_str() == name);
+        let names = names
+            .iter()
+            .filter(|name| self.scopes.is_empty() || !DEFAULT_SCOPES.contains(&name.as_str()) || has(name));
+        names.cloned().map(Scope::new).collect()
     }
 
     /// Checks the ID token of an answer: its signature, issuer, audience, times and nonce. `server` is what the tokens are for.
@@ -187,7 +220,25 @@ impl Issuer {
     }
 
     /// Asks for new tokens. An issuer may make the former refresh token void with that.
-    pub(crate) async fn refresh(&self, former: &StoredTokens) -> Result<StoredTokens, LoginError> {
+    pub(crate) async fn refresh(&self, former: &StoredTokens) -> Result<StoredTokens, RefreshFailure> {
+        let answer = self.ask_to_refresh(former).await?;
+        self.refreshed(former, &answer).map_err(|error| {
+            let given = answer
+                .refresh_token()
+                .map(|token| SecretString::from(token.secret().as_str()));
+            // The refresh token of another user is none of this login.
+            let given = given.filter(|_| !matches!(error, LoginError::OtherUser { .. }));
+            let rotated = given.map(|refresh_token| {
+                Box::new(StoredTokens {
+                    refresh_token: Some(refresh_token),
+                    ..former.clone()
+                })
+            });
+            RefreshFailure { error, rotated }
+        })
+    }
+
+    async fn ask_to_refresh(&self, former: &StoredTokens) -> Result<CoreTokenResponse, LoginError> {
         let ended = |why: String| LoginError::Ended {
             server: former.server.clone(),
             why,
@@ -204,16 +255,23 @@ impl Issuer {
             .exchange_refresh_token(&refresh_token)
             .request_async(&self.http)
             .await;
-        let answer = asked.map_err(|error| match &error {
+        asked.map_err(|error| match &error {
             RequestTokenError::ServerResponse(refused) if answer::is_invalid_grant(refused) => {
                 let text = redacted(&refused.to_string(), &[secret.expose_secret()]);
                 ended(format!("issuer {} does not refresh it any more ({text})", self.url))
             }
             _ => of_token_request(&self.url, &error, &[secret.expose_secret()]),
-        })?;
-        let mut tokens = match self.tokens(&former.server, &answer, |_: Option<&Nonce>| Ok(())) {
+        })
+    }
+
+    /// Checks the answer to a refresh.
+    fn refreshed(&self, former: &StoredTokens, answer: &CoreTokenResponse) -> Result<StoredTokens, LoginError> {
+        let mut tokens = match self.tokens(&former.server, answer, |_: Option<&Nonce>| Ok(())) {
             Err(LoginError::NoIdToken { .. }) => {
-                return Err(ended(format!("issuer {} refreshes it without an ID token", self.url)));
+                return Err(LoginError::Ended {
+                    server: former.server.clone(),
+                    why: format!("issuer {} refreshes it without an ID token", self.url),
+                });
             }
             tokens => tokens?,
         };
@@ -243,11 +301,6 @@ impl Issuer {
         answer.map_err(|error| of_token_request(&self.url, &error, &[secret]))?;
         Ok(true)
     }
-}
-
-/// The scopes of the server, as openidconnect takes them.
-pub(super) fn scopes(names: &[String]) -> impl Iterator<Item = Scope> + use<> {
-    names.iter().cloned().map(Scope::new).collect::<Vec<_>>().into_iter()
 }
 
 /// When a token expires and is to be refreshed, by the clock of this machine.

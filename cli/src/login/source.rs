@@ -1,12 +1,6 @@
 //! The token of each call: the stored one, refreshed before it expires. Processes that use the same login refresh it once.
 
-use std::{
-    io::Write as _,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::{io::Write as _, sync::Arc};
 
 use bindery_runtime::terminal::printable;
 use bindery_sdk::{TokenError, TokenSource};
@@ -17,7 +11,7 @@ use tokio::sync::Mutex;
 
 use super::{
     error::LoginError,
-    issuer::Issuer,
+    issuer::{Issuer, RefreshFailure},
     store::{IssuerPin, StoredTokens, TokenFile},
 };
 
@@ -29,16 +23,16 @@ pub(crate) struct StoredLogin(Arc<Shared>);
 struct Shared {
     file: TokenFile,
     issuer: IssuerPin,
-    known: Mutex<Known>,
-    /// Whether the server has refused the last token since it was given out.
-    refused: AtomicBool,
+    /// The tokens that were given out last. Its lock is held during a refresh.
+    known: Mutex<Option<StoredTokens>>,
+    given: parking_lot::Mutex<Given>,
 }
 
-/// The tokens that were given out last, and the ID token that the server refused.
+/// The ID token that was given out last, and whether the server has refused it since.
 #[derive(Debug, Default)]
-struct Known {
-    tokens: Option<StoredTokens>,
-    refused: Option<SecretString>,
+struct Given {
+    id_token: Option<SecretString>,
+    is_refused: bool,
 }
 
 impl StoredLogin {
@@ -48,7 +42,7 @@ impl StoredLogin {
             file,
             issuer,
             known: Mutex::default(),
-            refused: AtomicBool::new(false),
+            given: parking_lot::Mutex::default(),
         }))
     }
 
@@ -80,15 +74,12 @@ impl StoredLogin {
 impl Shared {
     async fn tokens(&self) -> Result<StoredTokens, LoginError> {
         let mut known = self.known.lock().await;
-        if self.refused.swap(false, Ordering::Relaxed) {
-            known.refused = known.tokens.take().map(|tokens| tokens.id_token);
-        }
-        let refused = known.refused.clone();
+        let refused = self.given.lock().refused();
         let good = |tokens: &StoredTokens, at: Timestamp| {
             let is_refused = refused.as_ref().is_some_and(|refused| same(refused, &tokens.id_token));
             !is_refused && Timestamp::now() < at
         };
-        if let Some(tokens) = &known.tokens
+        if let Some(tokens) = &*known
             && good(tokens, tokens.refresh_at)
         {
             return Ok(tokens.clone());
@@ -106,7 +97,8 @@ impl Shared {
                 refreshed => refreshed?,
             }
         };
-        known.tokens = Some(tokens.clone());
+        *known = Some(tokens.clone());
+        self.given.lock().give(&tokens.id_token);
         Ok(tokens)
     }
 
@@ -124,19 +116,26 @@ impl Shared {
         }
         self.file.check_writable()?;
         let issuer = Issuer::discover(&self.issuer).await?;
-        let tokens = issuer.refresh(&stored).await?;
-        if let Err(error) = self.file.write(&tokens) {
-            // The refresh cannot be taken back: the tokens serve at least this process.
-            warn(&format!("{error}; the login is good for this call alone"));
+        match issuer.refresh(&stored).await {
+            Ok(tokens) => {
+                if let Err(error) = self.file.write(&tokens) {
+                    // The refresh cannot be taken back: the tokens serve at least this process.
+                    warn(&format!("{error}; the login is good for this call alone"));
+                }
+                Ok(tokens)
+            }
+            Err(RefreshFailure { error, rotated }) => {
+                if let Some(fault) = rotated.and_then(|rotated| self.file.write(&rotated).err()) {
+                    warn(&format!("{fault}; you may have to log in again"));
+                }
+                Err(error)
+            }
         }
-        Ok(tokens)
     }
 
     fn stored(&self) -> Result<StoredTokens, LoginError> {
         let stored = self.file.read()?;
-        // Tokens of another issuer than the pinned one are of a login that `servers.yaml` knows nothing of.
-        let stored =
-            stored.filter(|tokens| tokens.issuer == self.issuer.url && tokens.client_id == self.issuer.client_id);
+        let stored = stored.filter(|tokens| tokens.is_of(&self.issuer));
         stored.ok_or_else(|| LoginError::LoggedOut {
             server: self.file.server().to_owned(),
         })
@@ -168,8 +167,32 @@ impl TokenSource for StoredLogin {
         .boxed()
     }
 
-    fn expired(&self) {
-        self.0.refused.store(true, Ordering::Relaxed);
+    fn refused(&self, token: &SecretString) {
+        self.0.given.lock().refuse(token);
+    }
+}
+
+impl Given {
+    fn give(&mut self, token: &SecretString) {
+        if !self.is(token) {
+            *self = Self {
+                id_token: Some(token.clone()),
+                is_refused: false,
+            };
+        }
+    }
+
+    /// Notes that the server refused a token. Of two calls with the same token, the second may say so after the refresh.
+    fn refuse(&mut self, token: &SecretString) {
+        self.is_refused |= self.is(token);
+    }
+
+    fn refused(&self) -> Option<SecretString> {
+        self.id_token.clone().filter(|_| self.is_refused)
+    }
+
+    fn is(&self, token: &SecretString) -> bool {
+        self.id_token.as_ref().is_some_and(|given| same(given, token))
     }
 }
 

@@ -61,11 +61,16 @@ impl StoreError {
                     .to_owned()
             }
             Self::Exposed { path, mode } => {
+                let look = if path.ends_with(servers::NAME) {
+                    "Look whether it names the servers, issuers and CA files that you know"
+                } else {
+                    "If others may have read it, log in again"
+                };
                 let mode = if mode & FILE_TYPE == FOLDER { "700" } else { "600" };
                 let name = path.to_string_lossy();
                 // A path has no byte 0, the only one that cannot be quoted.
                 let name = shlex::try_quote(&name).unwrap_or_default();
-                format!("Run `chmod {mode} {name}`. If others may have read it, log in again.")
+                format!("Run `chmod {mode} {name}`. {look}.")
             }
             Self::Damaged { path, .. } if path.ends_with(servers::NAME) => {
                 "Mend the file, or delete it and log in again.".to_owned()
@@ -105,6 +110,27 @@ impl Folder {
         let mut servers = Servers::read(&path)?;
         change(&mut servers);
         servers.write(&path)
+    }
+
+    /// Keeps a login: its tokens, and its server with the issuer, which becomes the current one. Returns the login that it replaces,
+    /// if that could be read.
+    pub(crate) async fn keep(
+        &self,
+        server: KnownServer,
+        file: &TokenFile,
+        tokens: &StoredTokens,
+    ) -> Result<Option<(KnownServer, StoredTokens)>, StoreError> {
+        // Tokens and issuer are those of one login, also if two logins end at the same time.
+        let _lock = file.lock().await?;
+        let former = file.read().ok().flatten();
+        file.write(tokens)?;
+        let mut known = None;
+        let change = |servers: &mut Servers| {
+            known = servers.get(&server.address).cloned();
+            servers.put(server);
+        };
+        self.change_servers(change).await?;
+        Ok(known.zip(former))
     }
 
     /// The file of tokens for the server with this address.

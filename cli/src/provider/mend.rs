@@ -1,8 +1,9 @@
 //! What the user can do about an error of the provider's backend: who has to grant, say or choose what.
 
-use bindery_api::v1alpha2::GROUP;
+use bindery_api::{names, v1alpha2::GROUP};
 use bindery_proto::v1alpha2::ErrorReason;
 use bindery_sdk::{BuildError, Error, TransportFault};
+use serde_json::Value;
 
 use super::ProviderError;
 
@@ -43,8 +44,7 @@ pub(super) fn of(error: &ProviderError) -> Option<String> {
                 let caller = Caller {
                     // The backend knows the username; the token alone tells less.
                     principal: told("username").or_else(|| principal.clone()),
-                    groups: told("groups")
-                        .map_or_else(Vec::new, |groups| groups.split(',').map(str::to_owned).collect()),
+                    groups: told("groups").map_or_else(Vec::new, |groups| groups_of(&groups)),
                 };
                 by_reason(source.reason()?, template.as_deref(), &caller, audience)
             }
@@ -61,13 +61,19 @@ struct Caller {
     groups: Vec<String>,
 }
 
+/// The groups that a backend names: a JSON list, since a group may have commas. Earlier backends separate them by commas.
+fn groups_of(told: &str) -> Vec<String> {
+    serde_json::from_str(told).unwrap_or_else(|_| told.split(',').map(str::to_owned).collect())
+}
+
 fn by_reason(reason: ErrorReason, template: Option<&str>, caller: &Caller, audience: &str) -> Option<String> {
     let principal = caller.principal.as_deref();
     match reason {
         ErrorReason::TokenMissing
         | ErrorReason::TokenInvalid
         | ErrorReason::TokenExpired
-        | ErrorReason::TokenAudienceWrong => Some(get_a_token(audience)),
+        | ErrorReason::TokenAudienceWrong
+        | ErrorReason::IssuerUntrusted => Some(get_a_token(audience)),
         ErrorReason::TemplateBindDenied => Some(bind_role(template?, caller)),
         ErrorReason::TemplateNotFound => Some("`kubectl bind templates` lists what you may bind.".to_owned()),
         ErrorReason::CollectionNotFound => Some("`kubectl bind collections` lists the collections.".to_owned()),
@@ -96,30 +102,40 @@ fn get_a_token(audience: &str) -> String {
     )
 }
 
-/// The manifests by which the provider's admin grants a principal, or one of its groups, the right to bind a template.
+/// The command, and the manifests for those who apply manifests instead, by which the provider's admin grants a principal or one of
+/// its groups the right to bind a template. The binding's name has a hash of the principal: `kubectl apply` of the manifests for one
+/// principal must not take the right of another one away.
 fn bind_role(template: &str, caller: &Caller) -> String {
-    let principal = caller.principal.as_deref();
-    let role = format!("bind-{template}");
-    let subject = match principal.map(|principal| (principal, principal.strip_prefix("system:serviceaccount:"))) {
-        Some((_, Some(account))) if account.contains(':') => {
-            let (namespace, name) = account.split_once(':').unwrap_or_default();
-            format!("- kind: ServiceAccount\n  namespace: {namespace}\n  name: {name}")
-        }
-        Some((principal, _)) => {
-            format!("- apiGroup: rbac.authorization.k8s.io\n  kind: User\n  name: {principal:?}")
-        }
-        None => "- apiGroup: rbac.authorization.k8s.io\n  kind: User\n  name: YOUR-NAME".to_owned(),
+    let principal = caller.principal.as_deref().unwrap_or("YOUR-NAME");
+    let account = principal.strip_prefix("system:serviceaccount:");
+    let (flag, subject) = match account.and_then(|account| Some((account, account.split_once(':')?))) {
+        Some((account, (namespace, name))) => (
+            ["--service-account", account],
+            format!(
+                "- kind: ServiceAccount\n  namespace: {}\n  name: {}",
+                quoted(namespace),
+                quoted(name)
+            ),
+        ),
+        None => (["--user", principal], rbac_subject("User", principal)),
     };
+    let words = ["kubectl", "bind", "provider", "grant", template];
+    let words = words.into_iter().chain(flag).chain(["--provider-context", "CONTEXT"]);
+    // Only a byte 0 cannot be quoted, and no username has one.
+    let command = shlex::try_join(words).unwrap_or_default();
     // As comments, for a right for a group is one for all its members.
     let comment = |group: &String| {
-        format!(
-            "\n# or one of the groups that your token carries:\n\
-             # - apiGroup: rbac.authorization.k8s.io\n#   kind: Group\n#   name: {group:?}"
-        )
+        let subject = rbac_subject("Group", group).replace('\n', "\n# ");
+        format!("\n# or a group of yours:\n# {subject}")
     };
     let groups = caller.groups.iter().map(comment).collect::<Vec<_>>().concat();
+    let role = format!("bind-{template}");
+    let binding = quoted(&format!("{role}-{}", names::identity_hash(principal)));
+    let (role, template) = (quoted(&role), quoted(template));
     format!(
         "If there is such a template, the provider's admin can grant you the verb bind on it:\n\n\
+         {command}\n\n\
+         or with these manifests:\n\n\
          apiVersion: rbac.authorization.k8s.io/v1\n\
          kind: ClusterRole\n\
          metadata:\n  name: {role}\n\
@@ -128,10 +144,22 @@ fn bind_role(template: &str, caller: &Caller) -> String {
          ---\n\
          apiVersion: rbac.authorization.k8s.io/v1\n\
          kind: ClusterRoleBinding\n\
-         metadata:\n  name: {role}\n\
+         metadata:\n  name: {binding}\n\
          roleRef:\n  apiGroup: rbac.authorization.k8s.io\n  kind: ClusterRole\n  name: {role}\n\
          subjects:\n{subject}{groups}"
     )
+}
+
+fn rbac_subject(kind: &str, name: &str) -> String {
+    format!(
+        "- apiGroup: rbac.authorization.k8s.io\n  kind: {kind}\n  name: {}",
+        quoted(name)
+    )
+}
+
+/// A text as JSON writes it, which is YAML too.
+fn quoted(text: &str) -> String {
+    Value::from(text).to_string()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     errors::Failure,
-    render::output::{Format, Printer, printable},
+    render::output::{Format, Printer, list, printable},
 };
 
 /// What became of an object, in kubectl's words.
@@ -134,7 +134,7 @@ impl<'a, W: Write> Report<'a, W> {
     /// Prints the document, if the format is for programs.
     pub(crate) fn end(self) -> Result<(), Failure> {
         match self.printer.format() {
-            Format::Json | Format::Yaml => self.printer.document(&json!({ "items": self.applied })),
+            Format::Json | Format::Yaml => self.printer.document(&list(&self.applied)),
             _ => Ok(()),
         }
     }

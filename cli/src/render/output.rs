@@ -60,9 +60,7 @@ impl<W: Write> Printer<W> {
     /// Prints a list, also an empty one.
     pub(crate) fn list<S: Show>(&mut self, items: &[S], now: Timestamp) -> Result<(), Failure> {
         match self.format {
-            Format::Json | Format::Yaml => {
-                self.document(&json!({ "apiVersion": "v1", "kind": "List", "items": items }))
-            }
+            Format::Json | Format::Yaml => self.document(&list(items)),
             _ => self.rows(items, now),
         }
     }
@@ -99,7 +97,7 @@ impl<W: Write> Printer<W> {
     /// Prints several documents: a List in JSON, else YAML documents one after the other.
     pub(crate) fn documents(&mut self, documents: &[Value]) -> Result<(), Failure> {
         if self.format == Format::Json {
-            return self.document(&json!({ "apiVersion": "v1", "kind": "List", "items": documents }));
+            return self.document(&list(documents));
         }
         for (index, document) in documents.iter().enumerate() {
             let rule = if index == 0 { "" } else { "---\n" };
@@ -136,6 +134,11 @@ impl<W: Write> Printer<W> {
     fn flush(&mut self) -> Result<(), Failure> {
         Ok(self.out.flush()?)
     }
+}
+
+/// A list as kubectl prints it: the document of every result with items.
+pub(crate) fn list<T: Serialize>(items: &[T]) -> Value {
+    json!({ "apiVersion": "v1", "kind": "List", "items": items })
 }
 
 fn yaml(document: &impl Serialize) -> Result<String, Failure> {

@@ -73,6 +73,24 @@ pub(super) const ZITADEL_ISSUER: Module = Module {
     programs: &[Program::ZitadelIssuer],
 };
 
+/// buf, whose libraries have other versions than those of the plug-ins.
+pub(super) const BUF: Module = Module {
+    what: "buf",
+    go_mod: include_str!("../../generators/buf/go.mod"),
+    go_sum: include_str!("../../generators/buf/go.sum"),
+    sources: &[],
+    programs: &[Program::Buf],
+};
+
+/// The plug-ins of protoc for Go.
+pub(super) const GO_PLUGINS: Module = Module {
+    what: "the plug-ins for Go",
+    go_mod: include_str!("../../generators/go/go.mod"),
+    go_sum: include_str!("../../generators/go/go.sum"),
+    sources: &[],
+    programs: &[Program::ProtocGenGo, Program::ProtocGenGoGrpc],
+};
+
 /// The oldest and the newest minor of Kubernetes on which the soak runs.
 pub(super) const MINORS: [(&str, Module); 2] = [
     (
@@ -236,7 +254,9 @@ impl Module {
     fn version_flags(&self, program: Program) -> String {
         let version = self.version(program);
         match program {
-            Program::Etcd | Program::ZitadelIssuer => String::new(),
+            Program::Etcd | Program::ZitadelIssuer | Program::Buf | Program::ProtocGenGo | Program::ProtocGenGoGrpc => {
+                String::new()
+            }
             Program::Grpcurl => format!(" -X main.version={version}"),
             Program::Helm => format!(" -X helm.sh/helm/v4/internal/version.version={version}"),
             Program::Crane => format!(" -X github.com/google/go-containerregistry/cmd/crane/cmd.Version={version}"),
@@ -280,7 +300,7 @@ mod tests {
     #[test]
     fn every_program_has_a_pinned_version() {
         let minors = MINORS.map(|(_, module)| module);
-        for module in [CONTROL_PLANE, HELM, CRANE].into_iter().chain(minors) {
+        for module in [CONTROL_PLANE, HELM, CRANE, BUF, GO_PLUGINS].into_iter().chain(minors) {
             for program in module.programs {
                 let version = module.version(*program);
                 assert!(version.starts_with('v'), "{} is not pinned", program.name());

@@ -28,16 +28,16 @@ const INSTALL: [&str; 6] = [
 const NODE: u32 = 20;
 
 /// A package whose lock file names all that is installed.
-struct Package {
+struct Package<'a> {
     /// The name of its cache folder, and what it is in messages.
-    name: &'static str,
+    name: &'a str,
     /// `package.json`, the lock file, and scripts, with their names.
-    files: &'static [(&'static str, &'static str)],
+    files: &'a [(&'a str, &'a str)],
     /// A script that Node.js runs after the installation.
-    script: Option<&'static str>,
+    script: Option<&'a str>,
 }
 
-const NODE_ISSUER: Package = Package {
+const NODE_ISSUER: Package<'static> = Package {
     name: "node-issuer",
     files: &[
         ("package.json", include_str!("../../issuers/node/package.json")),
@@ -49,7 +49,7 @@ const NODE_ISSUER: Package = Package {
     script: None,
 };
 
-const CHROMIUM: Package = Package {
+const CHROMIUM: Package<'static> = Package {
     name: "chromium",
     files: &[
         ("package.json", include_str!("../../chromium/package.json")),
@@ -58,6 +58,23 @@ const CHROMIUM: Package = Package {
     ],
     script: Some("unpack.mjs"),
 };
+
+const ES_PLUGIN: Package<'static> = Package {
+    name: "es-plugin",
+    files: &[
+        ("package.json", include_str!("../../generators/es/package.json")),
+        (
+            "package-lock.json",
+            include_str!("../../generators/es/package-lock.json"),
+        ),
+    ],
+    script: None,
+};
+
+/// Returns the program `protoc-gen-es`, which runs on Node.js. Installs it at the first call of a user, which takes seconds.
+pub fn es_plugin() -> Result<PathBuf> {
+    Ok(install(&ES_PLUGIN)?.join("node_modules/@bufbuild/protoc-gen-es/bin/protoc-gen-es"))
+}
 
 /// Returns the folder with the packages (`node_modules`) of the issuer that runs on Node.js. Installs them at the first call of a user,
 /// which takes seconds.
@@ -74,7 +91,17 @@ pub fn chromium() -> Result<PathBuf> {
     install(&CHROMIUM)
 }
 
-fn install(package: &Package) -> Result<PathBuf> {
+/// Returns the folder with the packages (`node_modules`) of a lock file. `name` is that of its cache folder. Installs them at the first call
+/// of a user, which takes seconds.
+pub fn npm_packages(name: &str, package: &str, lock: &str) -> Result<PathBuf> {
+    install(&Package {
+        name,
+        files: &[("package.json", package), ("package-lock.json", lock)],
+        script: None,
+    })
+}
+
+fn install(package: &Package<'_>) -> Result<PathBuf> {
     let texts = package.files.iter().map(|(_, text)| *text);
     let target = [env::consts::OS, env::consts::ARCH];
     let cache = cache_folder()?
@@ -102,7 +129,7 @@ fn install(package: &Package) -> Result<PathBuf> {
     Ok(installed)
 }
 
-fn fill(package: &Package, folder: &Path) -> Result<()> {
+fn fill(package: &Package<'_>, folder: &Path) -> Result<()> {
     // An installation that was killed leaves its folder.
     let _ = fs::remove_dir_all(folder);
     fs::create_dir(folder)?;
@@ -117,7 +144,7 @@ fn fill(package: &Package, folder: &Path) -> Result<()> {
 }
 
 /// Runs a command to its end.
-fn call(package: &Package, command: &mut Command) -> Result<()> {
+fn call(package: &Package<'_>, command: &mut Command) -> Result<()> {
     let program = command.get_program().to_string_lossy().into_owned();
     let name = package.name;
     let Output { status, stdout, stderr } = match command.stdin(Stdio::null()).output() {
@@ -143,11 +170,11 @@ mod tests {
 
     #[test]
     fn lock_files_have_a_hash_of_each_package_and_no_address() {
-        for package in [NODE_ISSUER, CHROMIUM] {
+        for package in [NODE_ISSUER, CHROMIUM, ES_PLUGIN] {
             let (_, lock) = package.files[1];
             let lock: Value = serde_json::from_str(lock).unwrap();
             let packages = lock["packages"].as_object().unwrap();
-            assert!(packages.len() > 10, "{}", package.name);
+            assert!(packages.len() > 5, "{}", package.name);
             for (path, locked) in packages.iter().filter(|(path, _)| !path.is_empty()) {
                 assert!(
                     locked["integrity"]

@@ -15,6 +15,9 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// The most pages of an issuer on the way from a URL to the program that waits for the person.
 const PAGES_MAX: usize = 10;
 
+/// How the URLs begin of the pages that say what Chromium could not open.
+const ERROR_PAGE: &str = "chrome-error:";
+
 /// What JavaScript calls a page from which a form was sent, so that the next page is waited for.
 const SENT: &str = "window.sentByTest";
 
@@ -99,6 +102,17 @@ impl Page {
         Ok(())
     }
 
+    /// The URL in the address bar, also of a page that cannot be opened.
+    pub async fn address(&self) -> Result<String> {
+        let history = self.call("Page.getNavigationHistory", json!({})).await?;
+        let current = history["currentIndex"]
+            .as_u64()
+            .and_then(|index| usize::try_from(index).ok());
+        let entry = current.and_then(|index| history["entries"].get(index));
+        let url = entry.and_then(|entry| entry["url"].as_str());
+        Ok(url.context("Chromium told no address")?.to_owned())
+    }
+
     /// The URL of the page, once it has loaded.
     pub async fn url(&self) -> Result<String> {
         Ok(self.view().await?.url)
@@ -122,14 +136,19 @@ impl Page {
 
     /// Types a text into the field that a CSS selector finds, in place of what is in it.
     pub async fn fill(&self, selector: &str, text: &str) -> Result<()> {
-        let field = format!("document.querySelector({})", json!(selector));
-        let is_there: bool = self
-            .evaluate(&format!(
-                "(() => {{ const it = {field}; it?.focus(); it?.select(); return it !== null; }})()"
-            ))
-            .await?;
-        ensure!(is_there, "the page has no field {selector}");
-        self.call("Input.insertText", json!({"text": text})).await?;
+        // In one step, between which nothing else of the page can take the focus, as `autofocus` does a moment after the page has loaded.
+        let script = format!(
+            "(() => {{
+                const field = document.querySelector({});
+                field?.focus();
+                field?.select();
+                return field !== null && document.execCommand('insertText', false, {text}) && field.value === {text};
+            }})()",
+            json!(selector),
+            text = json!(text)
+        );
+        let is_typed: bool = self.evaluate(&script).await?;
+        ensure!(is_typed, "the page has no field {selector}, or it cannot be typed into");
         Ok(())
     }
 
@@ -154,7 +173,7 @@ impl Page {
     /// Opens a URL of an issuer and does what its pages ask for: fills in user and password, sends the code of the device flow that is
     /// filled in already, and answers whether the client may have access. Returns the text of the page at the end, of the issuer or of the
     /// program on loopback to which the issuer sends the browser: the first one that asks nothing, or the one after the answer
-    /// [`Consent::Deny`]. Fails if the issuer refuses the password.
+    /// [`Consent::Deny`]. It is one of Chromium's own if the browser cannot open the last address. Fails if the issuer refuses the password.
     pub async fn sign_in(&self, url: &str, user: &IssuerUser, consent: Consent) -> Result<String> {
         self.open(url).await?;
         let mut has_typed = false;
@@ -163,6 +182,9 @@ impl Page {
             let (Some(first), Some(last)) = (view.buttons.first(), view.buttons.last()) else {
                 return Ok(view.text);
             };
+            if view.url.starts_with(ERROR_PAGE) {
+                return Ok(view.text);
+            }
             if view.password {
                 ensure!(!has_typed, "{} refuses the password: {}", view.url, view.text);
                 ensure!(view.field, "{} asks for no user", view.url);

@@ -69,21 +69,8 @@ async fn one(client: &Client, object: &DynamicObject) -> Result<()> {
         }
     };
     let how = PatchParams::apply(MANAGER).validation_strict();
-    let name = object.name_any();
-    // An API server tells of a kind a moment before it serves it.
-    eventually_ok(format!("{} to be served", types.kind), SOON, async || {
-        match api.patch(&name, &how, &Patch::Apply(object)).await {
-            Err(error) if is_path_unknown(&error) => Err(error.into()),
-            answer => Ok(answer),
-        }
-    })
-    .await??;
+    api.patch(&object.name_any(), &how, &Patch::Apply(object)).await?;
     Ok(())
-}
-
-/// Whether the API server has no such path, which it says in plain text, and not as the Status of an object.
-fn is_path_unknown(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 404 && status.reason != "NotFound")
 }
 
 /// The kind that an object defines, if it is a definition.

@@ -1,10 +1,12 @@
-//! People with groups, whose tokens the API server knows from a file. ServiceAccounts have groups of Kubernetes itself alone.
+//! People with groups, whose tokens the API server knows from a file or by their issuer. ServiceAccounts have groups of Kubernetes
+//! itself alone.
 
 use anyhow::Result;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::json;
 
 use super::ControlPlane;
+use crate::issuers::Issuer;
 
 /// An expiry in the year 2100, so that a person always has the same token.
 const NEVER: u64 = 4_102_444_800;
@@ -44,6 +46,21 @@ impl ControlPlane {
         };
         let table: String = people.iter().map(row).collect();
         self.layout.know_people(&table, audience)?;
+        self.stop_api_server()?;
+        Box::pin(self.start_api_server()).await
+    }
+
+    /// Starts the API server anew, which then accepts ID tokens of the issuer for this client, or of no issuer.
+    pub async fn trust_issuer(&self, issuer: Option<(&Issuer, &str)>) -> Result<()> {
+        let flags = |(issuer, client): (&Issuer, &str)| {
+            vec![
+                format!("--oidc-issuer-url={}", issuer.url()),
+                format!("--oidc-client-id={client}"),
+                format!("--oidc-ca-file={}", issuer.ca_file().display()),
+                "--oidc-username-prefix=oidc:".to_owned(),
+            ]
+        };
+        self.layout.trust_issuer(&issuer.map_or_else(Vec::new, flags))?;
         self.stop_api_server()?;
         Box::pin(self.start_api_server()).await
     }

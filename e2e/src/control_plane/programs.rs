@@ -48,6 +48,9 @@ const PEOPLE: &str = "people.csv";
 /// The file with the audience that their tokens are good for beside the API server.
 const AUDIENCE: &str = "people.audience";
 
+/// The file with the flags about an issuer of ID tokens, if there is one.
+const ISSUER: &str = "issuer.flags";
+
 /// Addresses and files of one control plane.
 #[derive(Debug)]
 pub(super) struct Layout {
@@ -162,6 +165,7 @@ impl Layout {
         ];
         flags.extend(self.audit.iter().flat_map(Audit::flags));
         flags.extend(self.people_flags());
+        flags.extend(self.issuer_flags());
         let admission = self.admission.iter();
         flags.extend(admission.map(|file| format!("--admission-control-config-file={}", file.display())));
         self.spawn(binaries, Program::KubeApiserver, &flags)
@@ -182,6 +186,16 @@ impl Layout {
             format!("--token-auth-file={}", self.file(PEOPLE)),
             format!("--api-audiences={},{audience}", self.server_url()),
         ]
+    }
+
+    /// Has API servers that are started from now on accept ID tokens by these flags; none for no issuer.
+    pub(super) fn trust_issuer(&self, flags: &[String]) -> Result<()> {
+        Ok(std::fs::write(self.dir.join(ISSUER), flags.join("\n"))?)
+    }
+
+    fn issuer_flags(&self) -> Vec<String> {
+        let flags = std::fs::read_to_string(self.dir.join(ISSUER)).unwrap_or_default();
+        flags.lines().map(str::to_owned).collect()
     }
 
     pub(super) fn spawn_controller_manager(

@@ -99,8 +99,8 @@ fn who_may_not_is_told_with_3() -> Result<()> {
         let says = [
             "cli-denied",
             "kind: ClusterRole",
-            "resourceNames: [of-others]",
-            "name: binder",
+            r#"resourceNames: ["of-others"]"#,
+            r#"name: "binder""#,
         ];
         check(with(case, &principal.token)?, &bind, DENIED, &says).await?;
         nothing_written(case, &principal).await

@@ -134,8 +134,8 @@ async fn bind(world: &World, release: Release<'_>, args: &[&str]) -> Result<Stri
 
 /// A binding that would share the contract of the other konnector writes nothing and says why.
 async fn one_contract_has_one_konnector(world: &World) -> Result<()> {
-    let shared = Offer::new("shared");
-    world.offer(shared).await?;
+    let common = Offer::new("common");
+    world.offer(common).await?;
     let konnector = [
         "--konnector-namespace",
         WEST.namespace,
@@ -145,13 +145,13 @@ async fn one_contract_has_one_konnector(world: &World) -> Result<()> {
     world
         .bind(
             &Programs::default(),
-            "shared",
+            "common",
             &[&konnector[..], &["--wait=false"]].concat(),
         )
         .await?;
     let bindings: Api<APIServiceBinding> = Api::all(world.clusters.consumer.client());
     eventually_ok("the binding to name the other konnector", SOON, async || {
-        let binding = bindings.get("shared").await?;
+        let binding = bindings.get("common").await?;
         let says = format!("the konnector of namespace {} serves", EAST.namespace);
         let mut conditions = binding.conditions().iter();
         ensure!(

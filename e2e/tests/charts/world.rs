@@ -148,7 +148,11 @@ impl World {
             "subjects": [{"kind": "ServiceAccount", "namespace": "default", "name": "default"}],
         }));
         let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
-        self.clusters.provider.apply(&list.to_string()).await?;
+        // An API server serves what a chart defines a moment after Helm has ended.
+        eventually_ok(format!("offer {} to be applied", offer.name), SOON, async || {
+            self.clusters.provider.apply(&list.to_string()).await
+        })
+        .await?;
         let templates: Api<api::APIServiceExportTemplate> = Api::all(self.clusters.provider.client());
         eventually_ok(format!("template {} to be ready", offer.name), SOON, async || {
             let template = templates.get(offer.name).await?;

@@ -5,6 +5,7 @@
 mod certificates;
 mod end_to_end;
 mod faults;
+mod login;
 mod revoke;
 mod world;
 
@@ -43,6 +44,9 @@ fn twelve_faults_are_found_and_nothing_where_all_is_well() -> Result<()> {
         faults::missing_rule(&world).await.context("a missing rule")?;
         faults::clock(&world).await.context("a wrong clock")?;
         faults::versions(&world).await.context("versions too far apart")?;
+        login::shared_client_id(&world)
+            .await
+            .context("a client id that the API server shares")?;
         revoke::by_the_owner(&world).await.context("revoked by the owner")?;
         revoke::by_the_admin(&world)
             .await

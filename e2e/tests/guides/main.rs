@@ -4,6 +4,7 @@ mod adopting;
 mod getting_started;
 mod interactive;
 mod links;
+mod people;
 mod reasons;
 mod rotating;
 mod synk;

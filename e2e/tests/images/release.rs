@@ -246,6 +246,9 @@ fn a_command_line_runs_from_its_archive_and_krew_knows_its_checksum() -> Result<
             ensure!(folder.path().join(file).is_file(), "{program} has no {file}");
         }
     }
+    let mut complete = Command::new(folder.path().join("kubectl_complete-bind"));
+    let output = complete.args(["undep"]).env("PATH", folder.path()).output()?;
+    ensure!(process::stdout(&output)?.starts_with("undeploy\t"), "{output:?}");
     let manifest = fs::read_to_string(release.path("krew/bind.yaml"))?;
     let checksums = fs::read_to_string(release.path(CHECKSUMS))?;
     let listed = checksums.lines().find(|it| it.contains("  kubectl-bind_"));

@@ -4,6 +4,7 @@
 mod automated;
 mod backend;
 mod claims;
+mod completion;
 mod deploy;
 mod policy;
 mod undeploy;
@@ -208,6 +209,7 @@ fn a_binding_from_beginning_to_end() -> Result<()> {
         binds(&world).await?;
         binding_again_changes_nothing(&world).await?;
         shows_status(&world).await?;
+        completion::through_kubectl(&world).await?;
         another_provider_is_refused(&world).await?;
         renews(&world).await?;
         unbinds(&world).await?;
@@ -435,11 +437,11 @@ fn what_is_refused_leaves_no_trace() -> Result<()> {
         world
             .bind(&["templates", "sheriffs"])
             .await?
-            .expect(3, &["resourceNames: [sheriffs]", "verbs: [bind]"])?;
+            .expect(3, &[r#"resourceNames: ["sheriffs"]"#, "verbs: [bind]"])?;
         world
             .bind(&["sheriffs"])
             .await?
-            .expect(3, &["resourceNames: [sheriffs]"])?;
+            .expect(3, &[r#"resourceNames: ["sheriffs"]"#])?;
         world.bind(&["collections", "none"]).await?.expect(4, &[])?;
         greedy_rules(&world).await?;
         foreign_api(&world).await?;

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use bindery_e2e::{Consumer, Provider, eventually_ok, lease, manifests, run};
-use serde_json::Value;
+use bindery_e2e::{Consumer, Provider, eventually_ok, lease, manifests, offer::Offer, run};
+use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_mins(2);
 const TEMPLATE: &str = "cowboys-with-secrets";
 const SHERIFFS: &str = "sheriffs";
+/// Templates of a collection.
+const MEMBERS: [&str; 2] = ["east", "far-east"];
 const NAMESPACE: &str = "wild-west";
 /// Named by the cowboy of the example.
 const NAMED: &str = "colt-45-permit";
@@ -92,7 +94,9 @@ fn claims_and_why_with_everything_real() -> Result<()> {
             .plane
             .apply(&manifests::folder("examples/sheriffs/provider")?)
             .await?;
-        let token = provider.principal("wild-west-team", &[TEMPLATE, SHERIFFS]).await?;
+        let token = provider
+            .principal("wild-west-team", &[TEMPLATE, SHERIFFS, MEMBERS[0], MEMBERS[1]])
+            .await?;
         let world = World {
             provider,
             consumer,
@@ -102,6 +106,7 @@ fn claims_and_why_with_everything_real() -> Result<()> {
         told(&world).await?;
         rejected_and_accepted(&world).await?;
         cluster_scoped(&world).await?;
+        a_collection(&world).await?;
         world.bind(&["unbind", TEMPLATE]).await?;
         let left = world
             .consumer
@@ -194,4 +199,75 @@ async fn cluster_scoped(world: &World) -> Result<()> {
         "{secret}"
     );
     world.bind(&["unbind", SHERIFFS]).await.map(drop)
+}
+
+/// A collection is bound with one command, each template by a binding of its own.
+async fn a_collection(world: &World) -> Result<()> {
+    let collection = |name: &str, members: &[&str]| {
+        let members: Vec<_> = members.iter().map(|member| json!({"name": member})).collect();
+        json!({
+            "apiVersion": "kube-bind.io/v1alpha2", "kind": "Collection", "metadata": {"name": name},
+            "spec": {"templates": members},
+        })
+    };
+    for member in MEMBERS {
+        Offer::new(member).publish(&world.provider).await?;
+    }
+    // One has the name of a template.
+    for (name, members) in [("orient", &MEMBERS[..]), (MEMBERS[0], &MEMBERS[..1])] {
+        world
+            .provider
+            .plane
+            .apply(&collection(name, members).to_string())
+            .await?;
+    }
+    let refused = async |args: &[&str], says: &str| {
+        let error = world
+            .bind(args)
+            .await
+            .err()
+            .with_context(|| format!("{args:?} succeeded"))?;
+        ensure!(format!("{error:#}").contains(says), "{error:#}");
+        anyhow::Ok(())
+    };
+    eventually_ok("the collection to be shown", SOON, async || {
+        let listed = world.bind(&["collections", "-o", "name"]).await?;
+        ensure!(listed.contains("collection.kube-bind.io/orient"), "{listed}");
+        ensure!(listed.contains("collection.kube-bind.io/east"), "{listed}");
+        Ok(())
+    })
+    .await?;
+    refused(&["orient", "--name", "x"], "leave out --name").await?;
+    refused(&["orient", "--kind", "template"], "template orient").await?;
+    refused(
+        &["orient", "--reject-claim", "gadgets.example.com"],
+        "gadgets.example.com",
+    )
+    .await?;
+    refused(&["east"], "east is both a template and a collection").await?;
+    let manifests = world.bind(&["orient", "--dry-run", "-o", "json"]).await?;
+    let manifests: Value = serde_json::from_str(&manifests)?;
+    let shown = manifests["items"].as_array().context("items")?.iter();
+    let bindings = shown.filter(|item| item["kind"] == "APIServiceBinding");
+    let names: Vec<_> = bindings.map(|item| &item["metadata"]["name"]).collect();
+    ensure!(names == MEMBERS, "{manifests}");
+    let existing = world.bind(&["status", "-o", "name"]).await?;
+    ensure!(!existing.contains("east"), "a dry run bound: {existing}");
+
+    let bound: Value = serde_json::from_str(&world.bind(&["orient", "-o", "json"]).await?)?;
+    let items = bound["items"].as_array().context("items")?;
+    let names: Vec<_> = items.iter().map(|item| &item["metadata"]["name"]).collect();
+    ensure!(bound["kind"] == "List" && names == MEMBERS, "{bound}");
+    let is_ready = |item: &Value| {
+        let conditions = item["status"]["conditions"].as_array();
+        conditions.is_some_and(|all| all.iter().any(|it| it["type"] == "Ready" && it["status"] == "True"))
+    };
+    ensure!(items.iter().all(is_ready), "{bound}");
+    // Again, and one of them by its own name, changes nothing.
+    world.bind(&["orient"]).await?;
+    world.bind(&["east", "--kind", "template"]).await?;
+    for member in MEMBERS {
+        world.bind(&["unbind", member]).await?;
+    }
+    Ok(())
 }

@@ -3,7 +3,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use bindery_api::{labels, names};
-use bindery_e2e::{Person, Provider, call, eventually_ok, process, wildwest::SOON};
+use bindery_e2e::{NAMESPACE, Person, Provider, call, eventually_ok, process, wildwest::SOON};
 use bindery_proto::v1alpha2::{
     ErrorReason, ListContractsRequest, RevokeContractRequest, ShareContractRequest, UnbindContractRequest,
 };
@@ -148,6 +148,7 @@ fn a_team_uses_what_one_of_it_bound() -> Result<()> {
             named.contains(&format!("contract.kube-bind.io/{contract}\n")),
             "{named}"
         );
+        told_of_denied(world).await?;
         told(world, contract).await?;
         // A colleague binds again, which ends the revocation.
         bind(&callers.john, "cowboys").await?;
@@ -257,6 +258,25 @@ impl Callers {
     }
 }
 
+/// That events in the server's namespace tell of the refusal of somebody who had no right to bind and no contract.
+async fn told_of_denied(world: &World) -> Result<()> {
+    let events: Api<Event> = Api::namespaced(world.provider.plane.client(), NAMESPACE);
+    eventually_ok("an event on the server's Pod", SOON, async || {
+        let all = events.list(&ListParams::default()).await?.items;
+        let is_it = |event: &Event| {
+            let regarding = event.regarding.as_ref().and_then(|it| it.kind.as_deref());
+            let says = event.note.as_deref().unwrap_or_default();
+            regarding == Some("Pod")
+                && event.reason.as_deref() == Some("BindRefused")
+                && says.starts_with("jane ")
+                && says.contains("TEMPLATE_BIND_DENIED")
+        };
+        ensure!(all.iter().any(is_it), "no BindRefused of jane in {all:#?}");
+        Ok(())
+    })
+    .await
+}
+
 /// That events and the audit log say what happened, and hold no secret.
 async fn told(world: &World, contract: &str) -> Result<()> {
     let events: Api<Event> = Api::namespaced(world.provider.plane.client(), contract);
@@ -268,6 +288,7 @@ async fn told(world: &World, contract: &str) -> Result<()> {
             ("Shared", "jane"),
             ("Unbound", "john"),
             ("Revoked", "marshal"),
+            ("BindRefused", "john"),
             ("ShareRefused", "eve"),
             ("RenewalRefused", "eve"),
         ] {

@@ -1,10 +1,16 @@
 //! The archive of a program for the command line.
 
-use anyhow::Result;
+use std::fs;
 
+use anyhow::{Context as _, Result};
+
+use super::krew;
 use crate::{Image, Profile, Workspace, files::ImageFile, layer, notices::NOTICES};
 
-/// Packs the program of an image, with its licenses and its SBOM, as a tar archive that is compressed by gzip.
+/// The program beside `kubectl-bind` that kubectl runs for completions.
+const COMPLETION: &str = "kubectl_complete-bind";
+
+/// Packs the program of an image, with its licenses, its SBOM and what completes it in kubectl, as a tar archive that is compressed by gzip.
 pub(super) fn of(image: &Image, name: &str, workspace: &Workspace, profile: Profile) -> Result<Vec<u8>> {
     let sbom = format!("{name}.cdx.json");
     let files = [
@@ -22,6 +28,16 @@ pub(super) fn of(image: &Image, name: &str, workspace: &Workspace, profile: Prof
             content: Some(content),
         })
     });
-    let files = files.into_iter().collect::<Result<Vec<_>>>()?;
+    let mut files = files.into_iter().collect::<Result<Vec<_>>>()?;
+    if name == krew::PROGRAM {
+        let path = workspace.metadata.workspace_root.join("cli").join(COMPLETION);
+        let content = fs::read(&path).with_context(|| format!("cannot read {path}"))?;
+        files.push(ImageFile {
+            path: COMPLETION.to_owned(),
+            mode: 0o755,
+            owner: 0,
+            content: Some(content),
+        });
+    }
     Ok(layer::pack(&files, workspace.seconds()?, profile)?.compressed)
 }

@@ -13,18 +13,12 @@
 //!
 //! It can be run again at any time: the backend answers the same request with what is there, and a fresh kubeconfig.
 
-use std::{env, fs::File, io::Write as _, os::unix::fs::OpenOptionsExt as _, path::Path, time::Duration};
+use std::{env, fs::File, io::Write as _, os::unix::fs::OpenOptionsExt as _, path::Path};
 
 use anyhow::{Context as _, Result};
-use bindery_proto::v1alpha2::{
-    BindableResourcesRequest, BindableResourcesRequestSpec, ClusterIdentity, CreateBindableResourcesRequestRequest,
-    NameRef, ObjectMeta,
-};
 use bindery_sdk::{Client, FileToken};
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 
-/// How long a request may be pending, which it is while the provider's admin has something to mend.
-const PATIENCE: Duration = Duration::from_mins(5);
 /// Where the konnector reads kubeconfigs, and nowhere else.
 const KONNECTOR_NAMESPACE: &str = "kube-bind";
 /// The key that bindings and bundles name.
@@ -33,9 +27,11 @@ const KUBECONFIG_KEY: &str = "kubeconfig";
 #[tokio::main]
 async fn main() -> Result<()> {
     let client = client()?;
-    let wish = wish(&variable("BIND_TEMPLATE")?, &variable("BIND_CLUSTER_IDENTITY")?);
-    // Failures that pass are tried again by the client; the others come with a reason and its mend.
-    let bound = client.bind(wish, PATIENCE, |_| ()).await?;
+    // Who asks is not in the request: the backend knows it from the token. The request stays pending while the provider's admin has
+    // something to mend. Failures that pass are tried again by the client; the others come with a reason and its mend.
+    let bound = client
+        .bind_template(variable("BIND_TEMPLATE")?, variable("BIND_CLUSTER_IDENTITY")?)
+        .await?;
     let kubeconfig = bound.response.kubeconfig.context("the answer has no kubeconfig")?;
     let secret = secret(&variable("BIND_SECRET")?, kubeconfig.kubeconfig.to_vec());
     write(Path::new(&variable("BIND_OUTPUT")?), &secret)
@@ -49,32 +45,6 @@ fn client() -> Result<Client> {
         builder = builder.ca_pem(std::fs::read(&path).with_context(|| format!("cannot read the CA file {path}"))?);
     }
     Ok(builder.build()?)
-}
-
-/// Who asks is not in the request: the backend knows it from the token.
-fn wish(template: &str, identity: &str) -> CreateBindableResourcesRequestRequest {
-    let metadata = ObjectMeta {
-        name: template.to_owned(),
-        ..ObjectMeta::default()
-    };
-    let spec = BindableResourcesRequestSpec {
-        template_ref: Some(NameRef {
-            name: template.to_owned(),
-        }),
-        cluster_identity: Some(ClusterIdentity {
-            identity: identity.to_owned(),
-            ..ClusterIdentity::default()
-        }),
-        ..BindableResourcesRequestSpec::default()
-    };
-    CreateBindableResourcesRequestRequest {
-        bindable_resources_request: Some(BindableResourcesRequest {
-            metadata: Some(metadata),
-            spec: Some(spec),
-            status: None,
-        }),
-        ..CreateBindableResourcesRequestRequest::default()
-    }
 }
 
 /// What the consumer applies. The konnector renews the credentials in it, so that this is needed once.

@@ -17,11 +17,12 @@ use crate::client::{Client, Limits, Shared};
 use crate::retry::RetryPolicy;
 use crate::token::file::FileToken;
 use crate::token::{StaticToken, TokenSource};
+use crate::watch::WatchTiming;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
-const USER_AGENT: &str = concat!("bindery-sdk/", env!("CARGO_PKG_VERSION"));
+const USER_AGENT: &str = concat!("bindery-sdk-rust/", env!("CARGO_PKG_VERSION"));
 
 /// Settings of a client; see [`Client::builder`].
 #[must_use]
@@ -35,6 +36,7 @@ pub struct ClientBuilder {
     connect_timeout: Duration,
     limits: Limits,
     retry: RetryPolicy,
+    watch: WatchTiming,
     user_agent: String,
 }
 
@@ -125,6 +127,7 @@ impl ClientBuilder {
             connect_timeout: CONNECT_TIMEOUT,
             limits: Limits::default(),
             retry: RetryPolicy::default(),
+            watch: WatchTiming::default(),
             user_agent: USER_AGENT.to_owned(),
         }
     }
@@ -196,6 +199,13 @@ impl ClientBuilder {
     /// Sets how often and how soon failed calls are retried.
     pub fn retry(mut self, retry: RetryPolicy) -> Self {
         self.retry = retry;
+        self
+    }
+
+    /// Sets how soon watches reconnect, and which silence of a stream ends it. For tests alone: servers rely on the defaults.
+    #[doc(hidden)]
+    pub fn watch_timing(mut self, reconnect: RetryPolicy, silence: Duration) -> Self {
+        self.watch = WatchTiming { reconnect, silence };
         self
     }
 
@@ -272,6 +282,7 @@ impl ClientBuilder {
             channel,
             tokens: self.tokens,
             retry: self.retry,
+            watch: self.watch,
         };
         Client::new(shared, self.limits)
     }

@@ -29,6 +29,7 @@ use crate::error::Error;
 use crate::method::Method;
 use crate::retry::RetryPolicy;
 use crate::token::{self, TokenSource};
+use crate::watch::WatchTiming;
 
 /// Size limit of a response, in bytes.
 pub const MESSAGE_RECEIVE_MAX: usize = 4 * 1024 * 1024;
@@ -39,7 +40,7 @@ pub const MESSAGE_SEND_MAX: usize = 256 * 1024;
 /// A client of one backend. Cheap to clone; clones share the connection.
 #[derive(Clone)]
 pub struct Client {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     limits: Limits,
 }
 
@@ -49,6 +50,7 @@ pub(crate) struct Shared {
     pub(crate) channel: Channel,
     pub(crate) tokens: Option<Arc<dyn TokenSource>>,
     pub(crate) retry: RetryPolicy,
+    pub(crate) watch: WatchTiming,
 }
 
 /// Time limits that the user set; each method has defaults of its own.
@@ -250,7 +252,7 @@ impl Client {
     /// Makes the token source forget a token that the server called expired or invalid, once per token. `None` means to retry at
     /// once. A token also becomes invalid before its time when its issuer changes its keys.
     pub(crate) fn refresh(&self, tokens: &mut TokenMemory, error: Error) -> Result<Option<Error>, Error> {
-        let Some(source) = &self.shared.tokens else {
+        let (Some(source), Some(sent)) = (&self.shared.tokens, &tokens.last) else {
             return Ok(Some(error));
         };
         let Some(ErrorReason::TokenExpired | ErrorReason::TokenInvalid) = error.reason() else {
@@ -259,9 +261,9 @@ impl Client {
         if tokens.refreshed {
             return Err(error);
         }
+        source.refused(sent);
         tokens.refreshed = true;
         tokens.rejected = Some(error);
-        source.expired();
         Ok(None)
     }
 }

@@ -53,6 +53,8 @@ pub struct StatusError {
     pub code: Code,
     /// The reason; `None` if the server gave none, or one that this build does not know.
     pub reason: Option<ErrorReason>,
+    /// The text of a reason that this build does not know, from a newer server.
+    pub unknown_reason: Option<String>,
     /// Explanation for people.
     pub message: String,
     /// The variable parts of the message, under lowerCamelCase keys.
@@ -170,6 +172,7 @@ impl Default for StatusError {
         Self {
             code: Code::Unknown,
             reason: None,
+            unknown_reason: None,
             message: String::new(),
             metadata: BTreeMap::new(),
             field_violations: Vec::new(),
@@ -198,11 +201,13 @@ impl StatusError {
             .metadata()
             .get("x-request-id")
             .and_then(|value| value.to_str().ok());
+        let known = info.and_then(|info| ErrorReason::from_reason_str(&info.reason));
         Self {
             code,
-            reason: info
-                .and_then(|info| ErrorReason::from_reason_str(&info.reason))
-                .or(local_reason),
+            reason: known.or(local_reason),
+            unknown_reason: info
+                .filter(|info| known.is_none() && !info.reason.is_empty())
+                .map(|info| printable(&info.reason)),
             message: printable(status.message()),
             metadata: info.map_or_else(BTreeMap::new, |info| {
                 info.metadata
@@ -318,10 +323,14 @@ mod tests {
 
     #[test]
     fn reasons_of_others_and_newer_ones_are_no_reason() {
-        for (reason, domain) in [("TOKEN_EXPIRED", "example.com"), ("SOMETHING_NEWER", ERROR_DOMAIN)] {
+        for (reason, domain, unknown) in [
+            ("TOKEN_EXPIRED", "example.com", None),
+            ("SOMETHING_NEWER", ERROR_DOMAIN, Some("SOMETHING_NEWER")),
+        ] {
             let details = ErrorDetails::with_error_info(reason, domain, HashMap::new());
             let error = parse(&Status::with_error_details(Code::Unauthenticated, "no", details));
             assert_eq!(error.reason, None);
+            assert_eq!(error.unknown_reason.as_deref(), unknown);
             assert_eq!(error.to_string(), "no (UNAUTHENTICATED, request sent-1)");
         }
     }

@@ -18,9 +18,15 @@
 //! Each call asks the token source for a token, marks it as sensitive, sends its deadline to the server, and retries failures
 //! that may be retried (see [`RetryPolicy`]) until that deadline. A token never appears in `Debug` output, errors or log lines.
 
+/// The example of the README is compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod builder;
 mod client;
 mod error;
+pub mod manifests;
 mod method;
 pub mod objects;
 mod page;
@@ -30,7 +36,7 @@ mod watch;
 
 pub use bindery_proto::address::{Address, AddressError, audience};
 pub use builder::{BuildError, ClientBuilder};
-pub use client::binding::Bound;
+pub use client::binding::{Bound, bind_request};
 pub use client::catalog::TemplateDetails;
 pub use client::credential::Renewed;
 pub use client::{Client, MESSAGE_RECEIVE_MAX, MESSAGE_SEND_MAX};
@@ -39,6 +45,7 @@ pub use error::transport::{TransportError, TransportFault};
 pub use error::{Error, FieldViolation, PreconditionViolation, StatusError};
 pub use method::Method;
 pub use retry::RetryPolicy;
+pub use token::exec::ExecToken;
 pub use token::file::FileToken;
 pub use token::{StaticToken, TokenError, TokenFn, TokenSource, token_fn};
 pub use tonic::Code;

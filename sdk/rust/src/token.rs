@@ -1,5 +1,6 @@
 //! Sources of bearer tokens.
 
+pub(crate) mod exec;
 pub(crate) mod file;
 
 use std::error::Error as StdError;
@@ -22,6 +23,13 @@ pub trait TokenSource: Send + Sync + 'static {
 
     /// Drops a remembered token: the server said that it has expired, or is not valid any more.
     fn expired(&self) {}
+
+    /// Does what [`Self::expired`] does for the token that the server refused. Of several calls with the same token each says so, also
+    /// when the source has a new one already: a source for which a new token is dear keeps that one.
+    fn refused(&self, token: &SecretString) {
+        let _ = token;
+        self.expired();
+    }
 }
 
 /// Why a token source has no token.

@@ -36,12 +36,27 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 /// After a stream that lasted this long, the delay before the next one is the shortest.
 const GOOD_AFTER: Duration = Duration::from_secs(10);
 
-/// Random delays between attempts: when a server ends, all its clients reconnect.
-const RECONNECT: RetryPolicy = RetryPolicy {
-    attempts: u32::MAX,
-    base: Duration::from_secs(1),
-    cap: Duration::from_secs(30),
-};
+/// How soon watches reconnect, and which silence ends a stream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WatchTiming {
+    /// Random delays between attempts: when a server ends, all its clients reconnect.
+    pub(crate) reconnect: RetryPolicy,
+    /// A stream without a message for this long is closed.
+    pub(crate) silence: Duration,
+}
+
+impl Default for WatchTiming {
+    fn default() -> Self {
+        Self {
+            reconnect: RetryPolicy {
+                attempts: u32::MAX,
+                base: Duration::from_secs(1),
+                cap: Duration::from_secs(30),
+            },
+            silence: SILENCE_MAX,
+        }
+    }
+}
 
 /// An event of [`Client::watch_exports`].
 pub type ExportEvent = WatchEvent<Export>;
@@ -205,7 +220,7 @@ impl<Q: WatchRequest, A: WatchAnswer> Run<Q, A> {
                 }
                 State::Streaming { stream, .. } => {
                     let receiving = self.client.receive(stream.message(), "");
-                    let answer = match timeout(SILENCE_MAX, receiving).await {
+                    let answer = match timeout(self.client.shared.watch.silence, receiving).await {
                         Ok(Ok(Some(answer))) => answer,
                         Ok(Ok(None)) => return Some(Ok(self.disconnect(None))),
                         Ok(Err(error)) => return Some(self.fail(error)),
@@ -268,7 +283,12 @@ impl<Q: WatchRequest, A: WatchAnswer> Run<Q, A> {
             Some(Error::Status(status)) => status.retry_after.unwrap_or_default(),
             _ => Duration::ZERO,
         };
-        let retry_in = RECONNECT.delay(self.failures, least.min(RETRY_AFTER_MAX), rand::random());
+        let retry_in =
+            self.client
+                .shared
+                .watch
+                .reconnect
+                .delay(self.failures, least.min(RETRY_AFTER_MAX), rand::random());
         self.state = State::Waiting(retry_in);
         let reason = error.as_ref().map_or("Ended", Error::reason_str);
         debug!(method = self.method.path(), reason, ?retry_in, "watch is opened again");

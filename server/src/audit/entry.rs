@@ -14,7 +14,7 @@ const TEXT_LENGTH_MAX: usize = 1_024;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditEntry {
-    /// When the call was answered.
+    /// When the call ended.
     pub time: Timestamp,
     /// Id of the call, as its caller got it and as the program's log has it; empty for a request made as a resource.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -85,7 +85,7 @@ pub enum Decision {
     Pending,
     /// The caller may not do this, or asked for something that cannot be.
     Refused,
-    /// The server, or the API server, could not do it.
+    /// The server, or the API server, could not do it, or its client gave the call up. It may have been done in part.
     Failed,
 }
 
@@ -108,6 +108,7 @@ impl AuditPrincipal {
     }
 
     /// The principal, with issuer and subject of its ID token.
+    #[must_use]
     pub fn of_token(self, source: Option<&(String, String)>) -> Self {
         Self {
             issuer: source.map(|(issuer, _)| cut(issuer)),

@@ -2,7 +2,6 @@ use std::sync::mpsc as blocking;
 
 use bindery_runtime::telemetry;
 use jiff::Timestamp;
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::*;
@@ -130,6 +129,25 @@ async fn an_output_that_hangs_holds_up_no_call_and_the_queue_has_an_end() {
         counted(&registry, "written") + dropped,
         (QUEUE_LENGTH + extra + 1) as u64
     );
+}
+
+#[tokio::test]
+async fn a_line_above_the_rate_of_its_caller_is_counted_apart() {
+    let mut registry = telemetry::registry();
+    let log = AuditLog::start(Box::new(Disk::default()), &mut registry).unwrap();
+    log.skip();
+    assert_eq!((counted(&registry, "limited"), counted(&registry, "dropped")), (1, 0));
+}
+
+#[test]
+fn each_loss_is_reported_at_once_and_then_once_a_minute() {
+    let (lines, start) = (Lines::default(), Instant::now());
+    let after = |seconds| start + Duration::from_secs(seconds);
+    assert!(lines.is_due(Loss::Limited, start));
+    assert!(lines.is_due(Loss::Failed, after(1)), "one loss hides another");
+    assert!(!lines.is_due(Loss::Limited, after(59)));
+    assert!(lines.is_due(Loss::Limited, after(60)));
+    assert!(!lines.is_due(Loss::Limited, after(119)));
 }
 
 #[test]

@@ -1,73 +1,32 @@
-//! What a call leaves behind: a line of the audit log, and an event on the object that it was about.
+//! What a call leaves behind: a line of the audit log, and an event on the object that it was about, or on the server's Pod.
 //!
 //! The handler of an audited method notes what the call is about, as soon as it knows; the interceptor records the call when it
 //! ends, whether it was answered, given up by its client or broken off by a panic.
 
 use std::{fmt, sync::Arc};
 
-use bindery_api::{
-    names::CLUSTER_BINDING,
-    v1alpha2::{BindableResourcesRequest, ClusterBinding},
-};
+use bindery_api::{names::CLUSTER_BINDING, v1alpha2::ClusterBinding};
 use bindery_runtime::{cache::Cache, events::Recorder};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource as _;
-use parking_lot::Mutex;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
+mod note;
+
+pub(crate) use note::{AuditAction, CallNote, Noted};
+
 use crate::{
-    audit::{AuditEntry, AuditLog, AuditPrincipal, Decision},
-    front::{
-        auth::Identity,
-        limits::{REFUSALS_AUDITED_RATE, Rate, STRANGERS_AUDITED_RATE},
-    },
+    audit::{AuditEntry, AuditLog, Decision},
+    front::limits::{Rate, STRANGERS_AUDITED_RATE, UNSUCCESSFUL_AUDITED_RATE},
+    settings::Settings,
+    state::State,
 };
 
-/// What an audited method does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AuditAction {
-    /// It binds a template.
-    Bind,
-    /// It gives out a new credential.
-    Renew,
-    /// It changes the owner groups of a contract.
-    Share,
-    /// It deletes exports.
-    Unbind,
-    /// It takes all credentials.
-    Revoke,
-}
-
-/// What is known of a call that is under way. Clones are the same note; in a method that is not audited, it stays empty.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct CallNote(Option<Arc<Mutex<Noted>>>);
-
-/// What a handler notes of its call.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Noted {
-    /// Who calls.
-    pub(crate) principal: Option<AuditPrincipal>,
-    /// The contract namespace.
-    pub(crate) contract: String,
-    /// The template.
-    pub(crate) template: String,
-    /// Name of the export, or of the request that becomes one.
-    pub(crate) name: String,
-    /// Groups that the call adds or removes, with `+` or `-` before them.
-    pub(crate) groups: Vec<String>,
-    /// Whether the call writes nothing.
-    pub(crate) dry_run: bool,
-    /// The request that the call made, which gets the event while the contract has no ClusterBinding.
-    pub(crate) request: Option<ObjectReference>,
-    /// What became of a call that is answered without an error, if it was not simply done.
-    pub(crate) outcome: Option<(Decision, String)>,
-}
-
-/// A call that was answered, apart from what its handler noted.
+/// A call of an audited method, apart from what its handler noted.
 #[derive(Clone, Debug)]
-pub(crate) struct AnsweredCall {
+pub(crate) struct AuditedCall {
     pub(crate) action: AuditAction,
     /// Path of the method.
     pub(crate) path: &'static str,
@@ -81,7 +40,7 @@ pub(crate) struct AnsweredCall {
 #[derive(Debug)]
 pub(crate) struct FollowedCall {
     auditor: Auditor,
-    call: AnsweredCall,
+    call: AuditedCall,
     note: CallNote,
     is_recorded: bool,
 }
@@ -91,97 +50,18 @@ pub(crate) struct FollowedCall {
 pub(crate) struct Auditor {
     log: AuditLog,
     strangers: Arc<Rate<()>>,
-    /// Refused calls of each username.
-    refusals: Arc<Rate<String>>,
-    events: Option<(Recorder, Cache<ClusterBinding>)>,
+    /// Calls of each username that were refused or failed.
+    unsuccessful: Arc<Rate<String>>,
+    events: Option<CallEvents>,
 }
 
-// === impl AuditAction ===
-
-impl AuditAction {
-    /// The reason of the event of a call that was done.
-    const fn reason(self) -> &'static str {
-        match self {
-            Self::Bind => "Bound",
-            Self::Renew => "Renewed",
-            Self::Share => "Shared",
-            Self::Unbind => "Unbound",
-            Self::Revoke => "Revoked",
-        }
-    }
-
-    /// The reason of the event of a call that was refused.
-    const fn refusal(self) -> &'static str {
-        match self {
-            Self::Bind => "BindRefused",
-            Self::Renew => "RenewalRefused",
-            Self::Share => "ShareRefused",
-            Self::Unbind => "UnbindRefused",
-            Self::Revoke => "RevocationRefused",
-        }
-    }
-
-    /// The reason of the event of a call that failed, or was given up by its client.
-    const fn failure(self) -> &'static str {
-        match self {
-            Self::Bind => "BindFailed",
-            Self::Renew => "RenewalFailed",
-            Self::Share => "ShareFailed",
-            Self::Unbind => "UnbindFailed",
-            Self::Revoke => "RevocationFailed",
-        }
-    }
-
-    /// What a refused caller wanted to do, after "to". It holds nothing that the caller chose, so that repetitions are one event.
-    const fn kind(self) -> &'static str {
-        match self {
-            Self::Bind => "bind a template",
-            Self::Renew => "renew the kubeconfig",
-            Self::Share => "change the owner groups",
-            Self::Unbind => "unbind",
-            Self::Revoke => "revoke all credentials",
-        }
-    }
-
-    /// What a caller did, after "to".
-    fn what(self, noted: &Noted) -> String {
-        match self {
-            Self::Bind => format!("bind template {} as {}", noted.template, noted.name),
-            Self::Share => format!("change the owner groups: {}", noted.groups.join(" ")),
-            Self::Unbind if noted.name.is_empty() => "unbind all exports".to_owned(),
-            Self::Unbind => format!("unbind {}", noted.name),
-            Self::Renew | Self::Revoke => self.kind().to_owned(),
-        }
-    }
-}
-
-// === impl CallNote ===
-
-impl CallNote {
-    /// An empty note of an audited call.
-    pub(crate) fn kept() -> Self {
-        Self(Some(Arc::default()))
-    }
-
-    /// Notes something of the call.
-    pub(crate) fn add(&self, note: impl FnOnce(&mut Noted)) {
-        if let Some(noted) = &self.0 {
-            note(&mut noted.lock());
-        }
-    }
-
-    /// Notes who calls.
-    pub(crate) fn add_caller(&self, identity: &Identity) {
-        self.add(|noted| {
-            let principal = AuditPrincipal::new(&identity.username, identity.uid.as_deref(), &identity.groups);
-            noted.principal = Some(principal.of_token(identity.source.as_ref()));
-        });
-    }
-
-    /// Notes the request that a call made.
-    pub(crate) fn add_request(&self, request: &BindableResourcesRequest) {
-        self.add(|noted| noted.request = Some(request.object_ref(&())));
-    }
+/// Where events of calls are recorded.
+#[derive(Clone)]
+struct CallEvents {
+    recorder: Recorder,
+    bindings: Cache<ClusterBinding>,
+    /// The server's own Pod, for calls that were about no object that exists.
+    pod: ObjectReference,
 }
 
 // === impl FollowedCall ===
@@ -217,29 +97,31 @@ impl Drop for FollowedCall {
 // === impl Auditor ===
 
 impl Auditor {
-    /// Records in `log` and by `recorder`, on the ClusterBindings of `bindings`.
-    pub(crate) fn new(log: AuditLog, recorder: Recorder, bindings: Cache<ClusterBinding>) -> Self {
+    /// Records in the audit log and by the recorder of `state`.
+    pub(crate) fn new(state: &State) -> Self {
+        let events = CallEvents {
+            recorder: state.recorder.clone(),
+            bindings: state.caches.cluster_bindings.clone(),
+            pod: own_pod(&state.settings),
+        };
         Self {
-            log,
-            strangers: Arc::new(Rate::new(STRANGERS_AUDITED_RATE)),
-            refusals: Arc::new(Rate::new(REFUSALS_AUDITED_RATE)),
-            events: Some((recorder, bindings)),
+            events: Some(events),
+            ..Self::to_log(state.audit.clone())
         }
     }
 
     /// Records in `log`, and no events.
-    #[cfg(test)]
     pub(crate) fn to_log(log: AuditLog) -> Self {
         Self {
             log,
             strangers: Arc::new(Rate::new(STRANGERS_AUDITED_RATE)),
-            refusals: Arc::new(Rate::new(REFUSALS_AUDITED_RATE)),
+            unsuccessful: Arc::new(Rate::new(UNSUCCESSFUL_AUDITED_RATE)),
             events: None,
         }
     }
 
     /// Follows a call until it ends.
-    pub(crate) fn follow(&self, call: AnsweredCall, note: CallNote) -> FollowedCall {
+    pub(crate) fn follow(&self, call: AuditedCall, note: CallNote) -> FollowedCall {
         FollowedCall {
             auditor: self.clone(),
             call,
@@ -249,7 +131,7 @@ impl Auditor {
     }
 
     /// Records a call. Calls that are not audited have no note.
-    fn record(&self, call: &AnsweredCall, note: &CallNote) {
+    fn record(&self, call: &AuditedCall, note: &CallNote) {
         let Some(noted) = &note.0 else {
             return;
         };
@@ -257,8 +139,8 @@ impl Auditor {
         let (decision, reason) = decision(call.error.as_ref(), noted.outcome.as_ref());
         let admitted = match (&noted.principal, decision) {
             (None, _) => self.strangers.check(&()),
-            (Some(principal), Decision::Refused) => self.refusals.check(&principal.username),
-            (Some(_), _) => Ok(()),
+            (Some(principal), Decision::Refused | Decision::Failed) => self.unsuccessful.check(&principal.username),
+            (Some(_), Decision::Allowed | Decision::Pending) => Ok(()),
         };
         if admitted.is_err() {
             self.log.skip();
@@ -282,19 +164,20 @@ impl Auditor {
         self.tell(call, &noted, decision, &reason);
     }
 
-    /// Records an event, if there is an object that it can be on and a caller that it can name.
-    fn tell(&self, call: &AnsweredCall, noted: &Noted, decision: Decision, reason: &str) {
-        let (Some((recorder, bindings)), Some(principal), false) = (&self.events, &noted.principal, noted.dry_run)
-        else {
+    /// Records an event, if there is a caller that it can name.
+    fn tell(&self, call: &AuditedCall, noted: &Noted, decision: Decision, reason: &str) {
+        let (Some(events), Some(principal)) = (&self.events, &noted.principal) else {
             return;
         };
-        let binding = bindings.get(&noted.contract, CLUSTER_BINDING);
-        let Some(object) = binding
+        if !is_event(noted.dry_run, decision) {
+            return;
+        }
+        let recorder = &events.recorder;
+        let binding = events.bindings.get(&noted.contract, CLUSTER_BINDING);
+        let object = binding
             .map(|binding| binding.object_ref(&()))
             .or_else(|| noted.request.clone())
-        else {
-            return;
-        };
+            .unwrap_or_else(|| events.pod.clone());
         let username = &principal.username;
         match decision {
             Decision::Allowed => {
@@ -326,6 +209,24 @@ impl fmt::Debug for Auditor {
             .field("log", &self.log)
             .finish_non_exhaustive()
     }
+}
+
+/// The Pod of this server, in whose namespace the server may write events anyway. Those of a template, which is cluster-scoped,
+/// would be in namespace `default`.
+fn own_pod(settings: &Settings) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Pod".to_owned()),
+        name: Some(settings.instance.clone()),
+        namespace: Some(settings.namespace.clone()),
+        ..ObjectReference::default()
+    }
+}
+
+/// Whether a call is worth an event. A client that asks first what a bind would do goes no further if that is refused, so that
+/// the refusal of a dry run is one.
+fn is_event(dry_run: bool, decision: Decision) -> bool {
+    !dry_run || decision == Decision::Refused
 }
 
 /// What became of a call, and why it was not done.
@@ -380,28 +281,25 @@ mod tests {
     }
 
     #[test]
-    fn a_note_of_a_method_that_is_not_audited_stays_empty() {
-        let note = CallNote::default();
-        note.add(|_| panic!("something is noted"));
-        let kept = CallNote::kept();
-        kept.add(|noted| noted.name = "west".to_owned());
-        kept.add(|noted| assert_eq!(noted.name, "west"));
+    fn of_dry_runs_only_refusals_are_events() {
+        for decision in [
+            Decision::Allowed,
+            Decision::Pending,
+            Decision::Refused,
+            Decision::Failed,
+        ] {
+            assert!(is_event(false, decision), "{decision:?}");
+            assert_eq!(is_event(true, decision), decision == Decision::Refused, "{decision:?}");
+        }
     }
 
     #[test]
-    fn events_say_what_was_called_for() {
-        let noted = Noted {
-            template: "cowboys".to_owned(),
-            name: "west".to_owned(),
-            groups: vec!["+ranchers".to_owned(), "-bandits".to_owned()],
-            ..Noted::default()
-        };
-        assert_eq!(AuditAction::Bind.what(&noted), "bind template cowboys as west");
+    fn a_call_that_is_about_no_object_is_an_event_in_the_servers_own_namespace() {
+        let pod = own_pod(&crate::settings::tests::settings());
+        assert_eq!(pod.namespace.as_deref(), Some("kube-bind"));
         assert_eq!(
-            AuditAction::Share.what(&noted),
-            "change the owner groups: +ranchers -bandits"
+            (pod.kind.as_deref(), pod.name.as_deref()),
+            (Some("Pod"), Some("bindery-server"))
         );
-        assert_eq!(AuditAction::Unbind.what(&noted), "unbind west");
-        assert_eq!(AuditAction::Unbind.what(&Noted::default()), "unbind all exports");
     }
 }

@@ -36,8 +36,9 @@ pub(crate) const PRINCIPAL_RATE: (u32, u32) = (100, 200);
 pub(crate) const PEER_RATE: (u32, u32) = (200, 1_000);
 /// Lines of the audit log a second about calls without a valid token, and the burst: strangers must not fill the disk.
 pub(crate) const STRANGERS_AUDITED_RATE: (u32, u32) = (5, 100);
-/// Lines of the audit log a second about refused calls of one username, and the burst, for the same reason.
-pub(crate) const REFUSALS_AUDITED_RATE: (u32, u32) = (1, 60);
+/// Lines of the audit log a second about calls of one username that were refused or failed, and the burst, for the same reason.
+/// A caller without any right can have calls fail as well: it gives them up before they are answered.
+pub(crate) const UNSUCCESSFUL_AUDITED_RATE: (u32, u32) = (1, 60);
 /// Calls of one principal that may be under way at the same time.
 pub(crate) const PRINCIPAL_CALLS_MAX: usize = 64;
 /// Calls of all callers that may be under way at the same time.

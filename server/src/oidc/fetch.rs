@@ -11,7 +11,7 @@ use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::TokioExecutor,
 };
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
 use rustls_pki_types::CertificateDer;
 use tokio::time::timeout;
 
@@ -66,27 +66,37 @@ pub type MakeFetch = Arc<dyn Fn(&[CertificateDer<'static>]) -> Arc<dyn Fetch> + 
 pub struct HttpsFetch(Client<HttpsConnector<HttpConnector>, Empty<Bytes>>);
 
 impl HttpsFetch {
-    /// A client that trusts these CAs; those of the system if there are none.
-    pub fn new(authorities: &[CertificateDer<'static>]) -> Result<Self, rustls::Error> {
-        let mut roots = RootCertStore::empty();
-        if authorities.is_empty() {
-            // What cannot be read is told when a certificate cannot be verified.
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        } else {
-            roots.add_parsable_certificates(authorities.iter().cloned());
-        }
+    /// Makes clients over HTTPS. It reads the CAs of the system once. Fails if TLS cannot be set up at all.
+    pub fn maker() -> Result<MakeFetch, rustls::Error> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let tls = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+        let tls = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+        // A CA that cannot be read shows when a certificate cannot be verified.
+        let of_system: Arc<dyn Fetch> =
+            Arc::new(Self::new(tls.clone(), rustls_native_certs::load_native_certs().certs));
+        Ok(Arc::new(move |authorities| {
+            if authorities.is_empty() {
+                Arc::clone(&of_system)
+            } else {
+                Arc::new(Self::new(tls.clone(), authorities.iter().cloned()))
+            }
+        }))
+    }
+
+    /// A client that trusts these CAs alone.
+    fn new(
+        tls: ConfigBuilder<ClientConfig, WantsVerifier>,
+        authorities: impl IntoIterator<Item = CertificateDer<'static>>,
+    ) -> Self {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(authorities);
+        let tls = tls.with_root_certificates(roots).with_no_client_auth();
         let mut http = HttpConnector::new();
         http.enforce_http(false);
         // Requests are minutes apart: a connection that is kept would be dead by then.
         let client = Client::builder(TokioExecutor::new())
             .pool_max_idle_per_host(0)
             .build(HttpsConnector::from((http, tls)));
-        Ok(Self(client))
+        Self(client)
     }
 
     async fn read(&self, url: Uri) -> Result<Bytes, FetchError> {

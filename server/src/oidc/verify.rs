@@ -31,6 +31,9 @@ pub enum TokenRefusal {
     /// It is a JWT, and no ID token.
     #[error("it is no ID token by its typ; send the ID token, and not an access token")]
     Type,
+    /// It is an access token by its claims.
+    #[error("it is an access token by its claims (scope or client_id); send the ID token")]
+    AccessToken,
     /// Its header demands an extension.
     #[error("its header demands extensions (crit) that this server does not have")]
     Critical,
@@ -95,7 +98,7 @@ impl TokenRefusal {
     /// The name of the refusal in metrics.
     pub(super) fn outcome(&self) -> &'static str {
         match self {
-            Self::Malformed | Self::Critical | Self::Logout | Self::Type => "malformed",
+            Self::Malformed | Self::Critical | Self::Logout | Self::Type | Self::AccessToken => "malformed",
             Self::Algorithm => "algorithm",
             Self::KeyUnknown => "key_unknown",
             Self::Signature => "signature",
@@ -169,6 +172,9 @@ pub(super) fn check(claims: &Claims, audiences: &[String], now: Timestamp) -> Re
             expected: audiences.to_vec(),
         });
     }
+    if is_access_token(claims) {
+        return Err(TokenRefusal::AccessToken);
+    }
     let expires_at = time(claims, "exp")?.ok_or(TokenRefusal::NoExpiry)?;
     if expires_at <= now {
         return Err(TokenRefusal::Expired);
@@ -179,6 +185,15 @@ pub(super) fn check(claims: &Claims, audiences: &[String], now: Timestamp) -> Re
         }
     }
     Ok(expires_at)
+}
+
+/// Whether these are the claims of an access token (RFC 9068, 2.2) and not of an ID token. Many issuers sign both alike and name the
+/// client as the audience of both, without the header `typ` that tells them apart.
+fn is_access_token(claims: &Claims) -> bool {
+    let has = |name: &str| claims.contains_key(name);
+    // Some issuers have the client in ID tokens too, beside `azp`.
+    let says_access = has("scope") || has("scp") || (has("client_id") && !has("azp"));
+    says_access && !["nonce", "at_hash", "c_hash"].into_iter().any(has)
 }
 
 fn time(claims: &Claims, name: &'static str) -> Result<Option<Timestamp>, TokenRefusal> {
@@ -262,6 +277,34 @@ mod tests {
         check_claims(&json!({"iat": NOW + 301}), Err(&TokenRefusal::NotYetValid));
         check_claims(&json!({"iat": null}), Ok(NOW + 60));
         check_claims(&json!({"events": {}}), Err(&TokenRefusal::Logout));
+    }
+
+    #[test]
+    fn an_access_token_is_told_by_its_claims() {
+        for (claims, is_access) in [
+            (json!({}), false),
+            // RFC 9068.
+            (json!({"client_id": "bindery", "jti": "1"}), true),
+            (
+                json!({"client_id": "bindery", "scope": "openid", "auth_time": NOW}),
+                true,
+            ),
+            (json!({"scp": "openid", "azp": "bindery"}), true),
+            (json!({"scope": "", "azp": "bindery"}), true),
+            // ID tokens with the client, with a hash of the access token beside them, and of a login with a nonce.
+            (json!({"client_id": "bindery", "azp": "bindery"}), false),
+            (json!({"client_id": "bindery", "at_hash": "x"}), false),
+            (json!({"scope": "openid", "nonce": "x"}), false),
+            // A ServiceAccount of Kubernetes.
+            (json!({"jti": "1", "nbf": NOW, "kubernetes.io": {}}), false),
+        ] {
+            let expect = if is_access {
+                Err(&TokenRefusal::AccessToken)
+            } else {
+                Ok(NOW + 60)
+            };
+            check_claims(&claims, expect);
+        }
     }
 
     #[track_caller]

@@ -1,14 +1,12 @@
 //! Starts what the verification of ID tokens needs: the issuers of the configuration, and the files that it is read from.
 
-use std::sync::Arc;
-
 use anyhow::Context as _;
 use bindery_runtime::{client::Clients, errors, telemetry::Registry};
 use bindery_server::{
     args::Args,
     files::FollowedFiles,
     oidc::{
-        Fetch, HttpsFetch, Issuers, MakeFetch, OidcMetrics,
+        HttpsFetch, Issuers, OidcMetrics,
         source::{ConfigSource, SourceError},
     },
     own_issuer,
@@ -32,7 +30,8 @@ pub(crate) async fn start(args: &Args, clients: &Clients) -> anyhow::Result<Runn
     } else {
         ask_for_own_issuer(clients).await
     };
-    let issuers = Issuers::new(fetcher()?, metrics.clone(), own_issuer);
+    let make_fetch = HttpsFetch::maker().context("TLS to issuers cannot be set up")?;
+    let issuers = Issuers::new(make_fetch, metrics.clone(), own_issuer);
     let mut files = FollowedFiles::default();
     let source_files = source.files();
     if !source.is_empty() {
@@ -89,14 +88,4 @@ async fn ask_for_own_issuer(clients: &Clients) -> Option<String> {
             None
         }
     }
-}
-
-/// Makes clients for issuers. Fails if TLS cannot be set up at all.
-fn fetcher() -> anyhow::Result<MakeFetch> {
-    let of_system = HttpsFetch::new(&[]).context("TLS to issuers cannot be set up")?;
-    let of_system: Arc<dyn Fetch> = Arc::new(of_system);
-    Ok(Arc::new(move |authorities| match HttpsFetch::new(authorities) {
-        Ok(fetch) if !authorities.is_empty() => Arc::new(fetch),
-        _ => Arc::clone(&of_system),
-    }))
 }

@@ -26,6 +26,8 @@ const PAUSE: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_se
 const OBJECTS: Duration = Duration::from_secs(3);
 /// Least timeout of a request, even if less time is left.
 const ANSWER: Duration = Duration::from_secs(5);
+const SILENT: &str = "the API server does not answer";
+
 /// What still exists, as far as it is known.
 struct Wait<'a> {
     job: &'a Job<'a>,
@@ -35,7 +37,7 @@ struct Wait<'a> {
     kinds: Option<Kinds>,
     /// The versions that still exist.
     versions: Vec<&'a Known>,
-    /// Objects of the versions that still exist, each with the reason; `None` if they were not read.
+    /// Objects of the versions that still exist, each with the reason; `None` if they were not read, or may not be.
     objects: Option<Vec<(ObjectRef, String)>>,
     /// The error of the last read, if it failed, and whether the API server did not answer.
     unread: Option<(String, bool)>,
@@ -63,8 +65,8 @@ pub(super) async fn until_gone(job: &Job<'_>, set: &SetName, deleted: &[Known]) 
             wait.read_objects().await;
             objects_at = now + OBJECTS;
         }
-        // A user who may not read the objects must rely on the garbage collector.
-        if wait.versions.is_empty() && wait.objects.as_ref().is_none_or(Vec::is_empty) {
+        let is_read = wait.unread.is_none();
+        if is_read && wait.versions.is_empty() && wait.objects.as_ref().is_none_or(Vec::is_empty) {
             return Ok(());
         }
         if now >= wait.deadline {
@@ -91,7 +93,7 @@ impl Wait<'_> {
                 self.unread = Some((errors::explain(&source), errors::is_unreachable(&source)));
             }
             Ok(Err(failure)) => return Err(failure),
-            Err(_) => self.unread = Some(("the API server does not answer".to_owned(), true)),
+            Err(_) => self.unread = Some((SILENT.to_owned(), true)),
         }
         Ok(())
     }
@@ -103,16 +105,30 @@ impl Wait<'_> {
         }
         let read = async {
             if self.kinds.is_none() {
-                self.kinds = Some(discover(self.job.rest).await.ok()?);
+                self.kinds = Some(discover(self.job.rest).await?);
             }
+            let Some(kinds) = &self.kinds else {
+                return Ok(Vec::new());
+            };
             let listed = self.deleted.iter().flat_map(|known| &known.objects);
             let listed: BTreeSet<_> = listed.filter(|object| !object.gvk.is_crd()).cloned().collect();
             let listed: Vec<_> = listed.into_iter().collect();
-            let live = live::objects(self.job.rest, self.kinds.as_ref()?, &listed).await.ok()?;
+            let live = live::objects(self.job.rest, kinds, &listed).await?;
             let owners: Vec<&str> = self.deleted.iter().map(|known| known.uid.as_str()).collect();
-            Some(left(listed, &live, &owners))
+            Ok(left(listed, &live, &owners))
         };
-        self.objects = timeout(ANSWER, read).await.ok().flatten();
+        let read = timeout(ANSWER, read).await;
+        self.objects = None;
+        match read {
+            Ok(Ok(left)) => self.objects = Some(left),
+            // A user who may not read the objects must rely on the garbage collector.
+            Ok(Err(Failure::Api { source, .. })) if errors::is_forbidden(&source) => {}
+            Ok(Err(Failure::Api { source, .. })) => {
+                self.unread = Some((errors::explain(&source), errors::is_unreachable(&source)));
+            }
+            Ok(Err(failure)) => self.unread = Some((failure.to_string(), false)),
+            Err(_) => self.unread = Some((SILENT.to_owned(), true)),
+        }
         if let Some([(object, reason), ..]) = self.objects.as_deref() {
             let count = self.objects.as_ref().map_or(0, Vec::len);
             (self.job.on)(Event::Waiting { object, reason, count });

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use http::Method;
 use serde_json::json;
 
 use super::*;
@@ -252,4 +253,36 @@ async fn what_outlives_its_set_is_waited_for() {
     synk.delete(&set(), &how, &|_| {}).await.unwrap();
     assert!(holder.is_finished());
     assert_eq!(memory.paths(), Vec::<String>::new());
+}
+
+/// An API server that fails for a moment says nothing of what is left; one that refuses to tell is not asked again.
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_read_is_not_taken_for_gone() {
+    const OBJECTS: &str = "/api/v1/namespaces/shop/configmaps";
+    let how = Deletion {
+        timeout: Duration::from_secs(20),
+        ..Deletion::default()
+    };
+    let (memory, synk) = applied_and_held().await;
+    memory.fault(Method::GET, OBJECTS, 500);
+    let late = synk.delete(&set(), &how, &|_| {}).await.unwrap_err();
+    let text = late.to_string();
+    assert!(text.contains("it cannot be read what is left of web.v1"), "{text}");
+
+    let (memory, synk) = applied_and_held().await;
+    memory.fault(Method::GET, OBJECTS, 500);
+    let other = memory.clone();
+    let holder = tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        other.mend();
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        other.remove(OBJECT);
+    });
+    synk.delete(&set(), &how, &|_| {}).await.unwrap();
+    assert!(holder.is_finished());
+
+    let (memory, synk) = applied_and_held().await;
+    memory.fault(Method::GET, OBJECTS, 403);
+    synk.delete(&set(), &how, &|_| {}).await.unwrap();
+    assert!(memory.get(OBJECT).is_some());
 }

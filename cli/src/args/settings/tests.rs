@@ -96,8 +96,15 @@ async fn a_login_is_used_unless_something_else_was_typed() {
 #[tokio::test]
 async fn a_token_that_was_typed_goes_to_no_stored_server() {
     let (_temporary, folder) = folder(&["https://a"]).await;
-    let settings = settings_in("kubectl-bind --token t templates", folder).unwrap();
-    assert!(settings.any_backend().is_none() && settings.backend().is_err());
+    for flag in ["--token", "--token-file"] {
+        let settings = settings_in(&format!("kubectl-bind {flag} t templates"), folder.clone()).unwrap();
+        assert!(settings.any_backend().is_none());
+        let shown = settings.backend().err().map(|failure| failure.shown()).unwrap();
+        assert!(
+            shown.contains("a token is given by") && !shown.contains("log in with"),
+            "{shown}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::check::facts::{
     ApiFacts, BackendFacts, ClusterFacts, ClusterFlags, ContractFacts, DeploymentFacts, Facts, KonnectorFacts,
-    LeaseFacts, PolicyFacts, ProbeOutcome, ProgramFacts, ProviderFacts, Shipped, TlsFacts, TokenAccess,
+    LeaseFacts, LoginFacts, PolicyFacts, ProbeOutcome, ProgramFacts, ProviderFacts, Shipped, TlsFacts, TokenAccess,
 };
 
 /// The time of all clocks.
@@ -133,6 +133,12 @@ pub(super) fn healthy() -> Facts {
             ),
             revoked: Ok(BTreeMap::from([("kube-bind-x".to_owned(), None)])),
             unready_templates: Ok(Vec::new()),
+            login: LoginFacts::Tried {
+                backend: "https://bind.example.com".to_owned(),
+                issuer: "https://login.example.com".to_owned(),
+                client_id: "bindery".to_owned(),
+                accepted_as: Ok(None),
+            },
         }),
     }
 }

@@ -3,13 +3,16 @@ use bindery_api::{annotations, v1alpha2::APIServiceBindingStatus};
 use super::*;
 use crate::{
     claims::{decide, tests::claim},
-    install::manifests::{Kubeconfig, tests::manifests},
+    install::manifests::{
+        Kubeconfig,
+        tests::{binding_of, manifests},
+    },
 };
 
 /// Offered; known before, by the record of the binding or else by what is in effect; rejected.
 #[track_caller]
 fn check(claims: &[PermissionClaim], known: &[PermissionClaim], reject: &[&str], expect: Question) {
-    let mut recorded = manifests(Kubeconfig::Hidden("x")).into_binding();
+    let mut recorded = binding_of(manifests(Kubeconfig::Hidden("x")));
     let record = serde_json::to_string(known).unwrap();
     let annotations = recorded.metadata.annotations.as_mut().unwrap();
     annotations.insert(annotations::ACCEPTED_CLAIMS.to_owned(), record);

@@ -5,7 +5,10 @@ use super::*;
 use crate::{
     claims::tests::claim,
     install::{
-        manifests::{Kubeconfig, tests::manifests},
+        manifests::{
+            Kubeconfig,
+            tests::{binding_of, manifests},
+        },
         plan::Installed,
     },
 };
@@ -21,7 +24,7 @@ fn core(resources: &[&str]) -> Vec<GroupResource> {
 fn seen(rejected: &[&str], in_effect: &[&str], rights: &[&str]) -> Installed {
     let manifests = manifests(Kubeconfig::Hidden("x"));
     let mut role = manifests.rights.clone().unwrap().cluster_role;
-    let mut binding = manifests.into_binding();
+    let mut binding = binding_of(manifests);
     binding.spec.rejected_permission_claims = core(rejected);
     binding.status = Some(APIServiceBindingStatus {
         permission_claims: in_effect.iter().map(|resource| claim(resource, None)).collect(),

@@ -1,6 +1,6 @@
 //! `apiservice --dry-run`: prints what a bind would install.
 
-use std::io::Write;
+use std::{collections::BTreeSet, io::Write};
 
 use jiff::Timestamp;
 
@@ -9,7 +9,7 @@ use crate::{
     commands::Context,
     errors::Failure,
     install::{
-        manifests::Kubeconfig,
+        manifests::{self, Kubeconfig},
         plan::{self, Installed},
         write::WriteKind,
     },
@@ -19,22 +19,34 @@ const MINTED_LATER: &str = "<the provider makes it when the template is bound>";
 const KEPT: &str = "<stays as it is; --show-secrets shows it>";
 
 /// Prints all manifests, and on standard error which of them would be created or changed.
-pub(super) fn run<W: Write>(context: &mut Context<W>, bind: &Bind<'_>) -> Result<(), Failure> {
-    let kubeconfig = shown(&bind.seen, &bind.secret.key, bind.args.show_secrets, Timestamp::now());
-    let manifests = bind.manifests(&bind.offer, kubeconfig);
-    let writes = plan::plan(&manifests, &bind.seen, Timestamp::now())?;
-    for write in &writes {
-        let verb = if write.kind == WriteKind::Create {
-            "create"
-        } else {
-            "change"
-        };
-        context.steps.note(&format!("would {verb} {write}"));
+pub(super) fn run<W: Write>(context: &mut Context<W>, binds: &[Bind<'_>]) -> Result<(), Failure> {
+    let now = Timestamp::now();
+    let (mut documents, mut changes) = (Vec::new(), BTreeSet::new());
+    for bind in binds {
+        let kubeconfig = shown(&bind.seen, &bind.secret.key, bind.args.show_secrets, now);
+        let manifests = bind.manifests(&bind.offer, kubeconfig);
+        for write in plan::plan(&manifests, &bind.seen, now)? {
+            let verb = if write.kind == WriteKind::Create {
+                "create"
+            } else {
+                "change"
+            };
+            let change = format!("would {verb} {write}");
+            // Several binds need the same namespace.
+            if changes.insert(change.clone()) {
+                context.steps.note(&change);
+            }
+        }
+        for document in manifests::documents(&manifests)? {
+            if !documents.contains(&document) {
+                documents.push(document);
+            }
+        }
     }
-    if writes.is_empty() {
+    if changes.is_empty() {
         context.steps.note("would change nothing");
     }
-    context.printer.documents(&manifests.documents()?)
+    context.printer.documents(&documents)
 }
 
 /// The kubeconfig to print, or the text in its place.

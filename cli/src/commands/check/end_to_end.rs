@@ -24,7 +24,7 @@ use tokio::time::{Instant, sleep};
 
 use super::contracts::Endpoint;
 use crate::{
-    args::{AnswerArgs, BindArgs, CheckArgs, settings::Settings},
+    args::{AnswerArgs, BindArgs, CheckArgs, NameKind, settings::Settings},
     commands::{Context, apiservice},
     errors::Failure,
     install::manifests::FIELD_MANAGER,
@@ -160,6 +160,7 @@ impl Trial {
         };
         let bind = BindArgs {
             template: self.probe.id.clone(),
+            kind: Some(NameKind::Template),
             name: None,
             cluster_identity: Some(self.probe.id.clone()),
             cluster_name: Some("kubectl bind check".to_owned()),

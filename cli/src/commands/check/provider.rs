@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     args::{KubeContext, ServerArgs},
-    check::facts::{Fact, ProviderFacts},
+    check::facts::{Fact, LoginFacts, ProviderFacts},
     consumer::Consumer,
     errors::Failure,
     install::owner::CredentialOwner,
@@ -73,6 +73,8 @@ pub(super) async fn facts(
         server,
         revoked,
         unready_templates,
+        // Which login is meant is known once the contracts are.
+        login: LoginFacts::NotTried(String::new()),
     })
 }
 

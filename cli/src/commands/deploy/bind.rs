@@ -109,13 +109,18 @@ impl Bound {
         if let Some(name) = &args.bundle {
             let accepted = accepted(requests, answers);
             let manifests = Manifests::of_bundle(name, &accepted, kubeconfig(), None);
-            return Ok((manifests.documents()?, bundled(requests, &accepted)));
+            return Ok((manifests::documents(&manifests)?, bundled(requests, &accepted)));
         }
         let mut all = Vec::new();
         for request in requests {
             let decision = decide(request, answers, &Installed::default());
             let secret = manifests::secret_ref(&request.name, names::KUBE_BIND_NAMESPACE);
-            all.extend(of_request(request, &decision, &secret, kubeconfig()).documents()?);
+            all.extend(manifests::documents(&of_request(
+                request,
+                &decision,
+                &secret,
+                kubeconfig(),
+            ))?);
         }
         Ok((all, BTreeSet::new()))
     }
@@ -173,7 +178,7 @@ async fn seen_bundle(consumer: &Consumer, name: &str) -> Result<Installed, Failu
     let bundle = consumer.find_bundle(name).await?;
     let secret = match &bundle {
         Some(bundle) => bundle.spec.kubeconfig_secret_ref.clone(),
-        None => manifests::bundle_secret_ref(name),
+        None => manifests::bundle_secret_ref(name, names::KUBE_BIND_NAMESPACE),
     };
     consumer.installed(bundle.map(Into::into), None, &secret).await
 }

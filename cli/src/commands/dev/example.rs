@@ -72,7 +72,13 @@ impl Clusters {
                 };
                 report.tell(Applied::of(&write.manifest, outcome).on(consumer.role))?;
             }
-            let ready = wait::ready(&consumer.api, &bind.manifests.owner, deadline.left(), steps).await;
+            let ready = wait::ready(
+                &consumer.api,
+                &bind.manifests.owner.clone().into(),
+                deadline.left(),
+                steps,
+            )
+            .await;
             consumer.on(ready)?;
         }
         Ok(())

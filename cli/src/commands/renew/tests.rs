@@ -2,12 +2,12 @@ use bindery_api::v1alpha2::{APIServiceBindingBundle, APIServiceBindingBundleSpec
 
 use super::*;
 use crate::{
-    install::manifests::tests::manifests,
+    install::manifests::tests::{binding_of, manifests},
     provider::kubeconfig::tests::{kubeconfig, parse},
 };
 
 fn binding() -> APIServiceBinding {
-    manifests(Kubeconfig::Hidden("x")).into_binding()
+    binding_of(manifests(Kubeconfig::Hidden("x")))
 }
 
 fn bundle() -> APIServiceBindingBundle {

@@ -11,7 +11,7 @@ use super::*;
 use crate::{
     install::manifests::{
         Kubeconfig,
-        tests::{manifests, rejecting},
+        tests::{binding_of, manifests, rejecting},
     },
     provider::kubeconfig::tests::{kubeconfig, parse},
 };
@@ -36,7 +36,7 @@ fn installed() -> Installed {
         credential: parse(&old).ok(),
         cluster_role: Some(rights.cluster_role),
         cluster_role_binding: Some(rights.cluster_role_binding),
-        owner: Some(manifests.owner),
+        owner: Some(manifests.owner.into()),
     }
 }
 
@@ -205,7 +205,7 @@ fn a_wider_claim_is_recorded_whoever_made_the_binding() {
             (write.kind, Accepted::of(&binding))
         })
     };
-    let now = Accepted::of(&wanted().into_binding());
+    let now = Accepted::of(&binding_of(wanted()));
     let old = r#"[{"resource":"configmaps","selector":{"labelSelector":{}}}]"#;
     let wider = r#"[{"resource":"secrets","selector":{"labelSelector":{}}}]"#;
     assert_eq!(recorded(Some(old), true), Some((WriteKind::Change, now.clone())));

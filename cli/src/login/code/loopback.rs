@@ -10,7 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -22,7 +22,10 @@ use tokio::{
     time::timeout,
 };
 
-use super::redirect::Redirect;
+use super::{
+    entry::{Entry, Step},
+    redirect::Redirect,
+};
 use crate::login::error::LoginError;
 
 /// Path of the redirect unless flags name another one.
@@ -49,7 +52,10 @@ pub(crate) struct RedirectAddress {
 /// The listener. It ends when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Loopback {
+    /// The URL without its path.
+    origin: String,
     url: String,
+    entry: Entry,
     arrivals: mpsc::Receiver<Arrival>,
     connections: JoinSet<()>,
 }
@@ -60,6 +66,15 @@ pub(crate) struct Arrival {
     /// The query of the request.
     pub(super) query: String,
     page: oneshot::Sender<Page>,
+}
+
+/// What the listener serves.
+#[derive(Clone, Debug)]
+struct Site {
+    /// Path of the redirect.
+    path: String,
+    entry: Entry,
+    arrivals: mpsc::Sender<Arrival>,
 }
 
 /// What the browser shows.
@@ -130,13 +145,21 @@ impl Loopback {
     fn serve(listener: TcpListener, address: &RedirectAddress) -> io::Result<Self> {
         let port = listener.local_addr()?.port();
         // Browsers cut off a port 80.
-        let url = format!("http://{}:{port}{}", address.host, address.path);
+        let origin = format!("http://{}:{port}", address.host);
+        let entry = Entry::default();
         let (sender, arrivals) = mpsc::channel(CONNECTIONS_MAX);
         let mut connections = JoinSet::new();
         let path = if address.path.is_empty() { "/" } else { &address.path };
-        connections.spawn(accept(listener, path.to_owned(), sender));
+        let site = Site {
+            path: path.to_owned(),
+            entry: entry.clone(),
+            arrivals: sender,
+        };
+        connections.spawn(accept(listener, site));
         Ok(Self {
-            url,
+            url: format!("{origin}{}", address.path),
+            origin,
+            entry,
             arrivals,
             connections,
         })
@@ -145,6 +168,15 @@ impl Loopback {
     /// The URL to which the issuer sends the browser back.
     pub(crate) fn url(&self) -> &str {
         &self.url
+    }
+
+    /// The address to open a browser with: it leads to this URL of the issuer once, and tells nothing of it before.
+    pub(crate) fn entry(&self, url: &str) -> String {
+        match self.entry.lead_to(url) {
+            Some(path) => format!("{}{path}", self.origin),
+            // A URL has no characters that a header must not have.
+            None => url.to_owned(),
+        }
     }
 
     /// Waits for a browser that comes back.
@@ -186,24 +218,24 @@ impl Arrival {
 }
 
 /// Accepts browsers until nobody waits for arrivals any more.
-async fn accept(listener: TcpListener, path: String, arrivals: mpsc::Sender<Arrival>) {
+async fn accept(listener: TcpListener, site: Site) {
     let mut connections = JoinSet::new();
     loop {
         let stream = tokio::select! {
             accepted = listener.accept(), if connections.len() < CONNECTIONS_MAX => accepted,
             Some(_) = connections.join_next() => continue,
-            () = arrivals.closed() => break,
+            () = site.arrivals.closed() => break,
         };
         let Ok((stream, _)) = stream else { continue };
-        connections.spawn(serve_browser(stream, path.clone(), arrivals.clone()));
+        connections.spawn(serve_browser(stream, site.clone()));
     }
     while connections.join_next().await.is_some() {}
 }
 
 /// Serves one connection. Browsers also open connections that they may never use: these end with the login.
-async fn serve_browser(stream: TcpStream, path: String, arrivals: mpsc::Sender<Arrival>) {
-    let ended = arrivals.clone();
-    let service = service_fn(move |request| respond(request, path.clone(), arrivals.clone()));
+async fn serve_browser(stream: TcpStream, site: Site) {
+    let ended = site.arrivals.clone();
+    let service = service_fn(move |request| respond(request, site.clone()));
     let mut server = hyper::server::conn::http1::Builder::new();
     server
         .timer(TokioTimer::new())
@@ -220,20 +252,29 @@ async fn serve_browser(stream: TcpStream, path: String, arrivals: mpsc::Sender<A
     }
 }
 
-async fn respond(
-    request: Request<Incoming>,
-    path: String,
-    arrivals: mpsc::Sender<Arrival>,
-) -> Result<Response<Full<Bytes>>, Infallible> {
-    if request.method() != Method::GET || request.uri().path() != path {
-        return Ok(response(&Page {
-            status: StatusCode::NOT_FOUND,
-            text: "Nothing is here.",
-        }));
+async fn respond(request: Request<Incoming>, site: Site) -> Result<Response<Full<Bytes>>, Infallible> {
+    let nothing = Page {
+        status: StatusCode::NOT_FOUND,
+        text: "Nothing is here.",
+    };
+    if request.method() != Method::GET {
+        return Ok(response(&nothing));
+    }
+    match site.entry.open(request.uri().path()) {
+        Step::To(target) => return Ok(forward(target)),
+        Step::Used => {
+            return Ok(response(&Page {
+                status: StatusCode::GONE,
+                text: "This address was opened before. If that was not you, press Ctrl-C in the terminal: another user of this machine \
+                       may have opened it. If it was you, open the address that the terminal shows.",
+            }));
+        }
+        Step::Elsewhere if request.uri().path() != site.path => return Ok(response(&nothing)),
+        Step::Elsewhere => {}
     }
     let (page, answered) = oneshot::channel();
     let query = request.uri().query().unwrap_or_default().to_owned();
-    let page = match arrivals.send(Arrival { query, page }).await {
+    let page = match site.arrivals.send(Arrival { query, page }).await {
         Ok(()) => answered.await.ok(),
         Err(_) => None,
     };
@@ -241,6 +282,16 @@ async fn respond(
         status: StatusCode::GONE,
         text: "The login has ended already.",
     })))
+}
+
+/// Sends the browser to the issuer.
+fn forward(target: HeaderValue) -> Response<Full<Bytes>> {
+    let mut response = response(&Page {
+        status: StatusCode::SEE_OTHER,
+        text: "Go on to the issuer.",
+    });
+    response.headers_mut().insert(header::LOCATION, target);
+    response
 }
 
 fn response(page: &Page) -> Response<Full<Bytes>> {
@@ -259,9 +310,7 @@ fn response(page: &Page) -> Response<Full<Bytes>> {
             "default-src 'none'; frame-ancestors 'none'",
         ),
     ] {
-        response
-            .headers_mut()
-            .insert(name, header::HeaderValue::from_static(value));
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
     response
 }

@@ -3,6 +3,7 @@
 use openidconnect::{
     ClaimsVerificationError, ErrorResponse, RequestTokenError, StandardErrorResponse, core::CoreErrorResponseType,
 };
+use serde_json::Value;
 
 use super::redacted;
 use crate::login::{error::LoginError, http::HttpError};
@@ -24,9 +25,10 @@ pub(crate) fn of_token_request<E: ErrorResponse + std::fmt::Display>(
             answer: redacted(&refused.to_string(), secrets),
         },
         // The parser's own message could quote a token.
-        RequestTokenError::Parse(error, _) => LoginError::Answer {
+        RequestTokenError::Parse(error, body) => LoginError::Answer {
             issuer,
             fault: match error.path().to_string().as_str() {
+                "." | "?" if has_id_token(body) => "its ID token is none, or lacks a claim that each has".to_owned(),
                 "." | "?" => "it is no JSON of a token answer".to_owned(),
                 path => format!("field {path} is missing or not valid"),
             },
@@ -36,6 +38,11 @@ pub(crate) fn of_token_request<E: ErrorResponse + std::fmt::Display>(
             fault: redacted(fault, secrets),
         },
     }
+}
+
+/// Whether an answer has what should be an ID token.
+fn has_id_token(body: &[u8]) -> bool {
+    serde_json::from_slice::<Value>(body).is_ok_and(|answer| answer["id_token"].is_string())
 }
 
 /// Whether a grant, such as a refresh token, is not valid any more.

@@ -90,7 +90,7 @@ impl Servers {
     }
 
     pub(super) fn read(path: &Path) -> Result<Self, StoreError> {
-        let Some(text) = files::read(path)?.filter(|text| !text.trim().is_empty()) else {
+        let Some(text) = files::read_own(path)?.filter(|text| !text.trim().is_empty()) else {
             return Ok(Self::default());
         };
         serde_saphyr::from_str(&text).map_err(|error| StoreError::Damaged {

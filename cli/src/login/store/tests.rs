@@ -1,4 +1,4 @@
-use std::fs;
+use std::{fs, os::unix::fs::PermissionsExt};
 
 use jiff::{SignedDuration, Timestamp};
 use secrecy::ExposeSecret as _;
@@ -32,6 +32,24 @@ fn tokens(file: &TokenFile) -> StoredTokens {
         id_token: "id-hunter2".into(),
         refresh_token: Some("refresh-hunter2".into()),
     }
+}
+
+#[test]
+fn tokens_are_of_one_issuer_and_one_client() {
+    let file = Folder::new("/nonexistent")
+        .tokens(&"https://a".parse().unwrap())
+        .unwrap();
+    let tokens = tokens(&file);
+    let pin = server("https://a").issuer;
+    let other = |change: fn(&mut IssuerPin)| {
+        let mut pin = pin.clone();
+        change(&mut pin);
+        pin
+    };
+    assert!(tokens.is_of(&pin));
+    assert!(!tokens.is_of(&other(|pin| pin.url = "https://evil.example".to_owned())));
+    assert!(!tokens.is_of(&other(|pin| pin.client_id = "kubernetes".to_owned())));
+    assert!(tokens.is_of(&other(|pin| pin.certificate_authority = None)));
 }
 
 #[test]
@@ -112,6 +130,63 @@ fn servers_that_cannot_be_read_are_named() {
             }
         }
     }
+}
+
+#[test]
+fn servers_that_others_could_have_written_are_refused() {
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = Folder::new(temporary.path());
+    let path = temporary.path().join("servers.yaml");
+    fs::write(&path, "servers: []\n").unwrap();
+    for (mode, is_read) in [(0o600, true), (0o644, true), (0o664, false), (0o602, false)] {
+        fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+        match folder.servers() {
+            Ok(_) => assert!(is_read, "{mode:o}"),
+            Err(error) => {
+                assert!(
+                    !is_read && error.to_string().contains("servers.yaml"),
+                    "{mode:o}: {error}"
+                );
+                assert!(
+                    error.mend().contains("chmod 600") && error.mend().contains("issuers"),
+                    "{}",
+                    error.mend()
+                );
+            }
+        }
+    }
+    // Only root can give a file away; `files::judge` has the table of owners.
+    if nix::unistd::geteuid().is_root() {
+        fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+        std::os::unix::fs::chown(&path, Some(65_534), None).unwrap();
+        let error = folder.servers().unwrap_err();
+        assert!(
+            error.to_string().contains("belongs to the user with ID 65534"),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_login_that_is_kept_returns_the_one_that_it_replaces() {
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = Folder::new(temporary.path().join("config"));
+    let address = "https://bind.example.com";
+    let file = folder.tokens(&address.parse().unwrap()).unwrap();
+    let keep = async |subject: &str| {
+        let tokens = StoredTokens {
+            subject: subject.to_owned(),
+            ..tokens(&file)
+        };
+        folder.keep(server(address), &file, &tokens).await.unwrap()
+    };
+    assert!(keep("1").await.is_none());
+    let (known, former) = keep("2").await.unwrap();
+    assert_eq!((known, former.subject.as_str()), (server(address), "1"));
+    // What is damaged is replaced.
+    fs::write(file.path(), "{").unwrap();
+    assert!(keep("3").await.is_none());
+    assert_eq!(file.read().unwrap().unwrap().subject, "3");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    StoreError,
+    IssuerPin, StoreError,
     files::{self, LOCK_WAIT, Lock},
 };
 
@@ -37,6 +37,14 @@ pub(crate) struct StoredTokens {
     /// The refresh token, if the issuer gave one.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "exposed_option")]
     pub(crate) refresh_token: Option<SecretString>,
+}
+
+impl StoredTokens {
+    /// Whether the tokens are of a login at this issuer with this client. Those of another one are of a login that `servers.yaml`
+    /// knows nothing of.
+    pub(crate) fn is_of(&self, pin: &IssuerPin) -> bool {
+        self.issuer == pin.url && self.client_id == pin.client_id
+    }
 }
 
 /// The file of tokens for one server.

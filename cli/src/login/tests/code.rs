@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use openidconnect::Scope;
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::{
     FakeIssuer,
-    fake::{SERVER, open_page},
+    fake::{SERVER, Signed, open_page},
 };
 use crate::login::{
     code::{Attempt, Loopback, RedirectAddress},
@@ -18,10 +19,10 @@ use crate::login::{
 };
 
 /// No test waits this long.
-const PATIENCE: Duration = Duration::from_mins(1);
+pub(super) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Logs in with a browser that does what a test says. `visit` gets the URL of the issuer's page and that of the redirect.
-async fn log_in<F: Future<Output = ()>>(
+pub(super) async fn log_in<F: Future<Output = ()>>(
     fake: &FakeIssuer,
     issuer: &Issuer,
     patience: Duration,
@@ -40,6 +41,17 @@ async fn log_in<F: Future<Output = ()>>(
     let waiting = attempt.finish(SERVER, (loopback, pasted), patience, |_| ignored += 1);
     let (tokens, ()) = tokio::join!(waiting, visit(url, redirect));
     (tokens, ignored)
+}
+
+/// Logs in with a browser that consents.
+async fn log_in_with_consent(fake: &FakeIssuer, issuer: &Issuer) -> (Result<StoredTokens, LoginError>, usize) {
+    log_in(fake, issuer, PATIENCE, |url, redirect| {
+        let query = fake.consent(&url);
+        async move {
+            open_page(&format!("{redirect}?{query}")).await;
+        }
+    })
+    .await
 }
 
 #[tokio::test]
@@ -139,6 +151,39 @@ async fn a_refusal_at_the_issuer_is_said_in_words() {
 }
 
 #[tokio::test]
+async fn scopes_that_an_issuer_does_not_publish_are_left_out_unless_an_admin_chose_them() {
+    let scopes = |names: &[&str]| {
+        names
+            .iter()
+            .map(|name| Scope::new((*name).to_owned()))
+            .collect::<Vec<_>>()
+    };
+    let named = ["email", "groups", "offline_access", "api://of-the-admin"];
+    for (published, expect) in [
+        (json!(null), &named[..]),
+        (json!([]), &named),
+        (json!(["openid", "email"]), &["email", "api://of-the-admin"]),
+    ] {
+        let fake = FakeIssuer::start().await;
+        fake.state().configuration = json!({ "scopes_supported": published });
+        let issuer = fake.discover().await;
+        assert_eq!(issuer.scopes(&named.map(str::to_owned)), scopes(expect), "{published}");
+    }
+    let fake = FakeIssuer::start().await;
+    fake.state().configuration = json!({ "scopes_supported": ["openid", "email"] });
+    let issuer = fake.discover().await;
+    let (tokens, _) = log_in_with_consent(&fake, &issuer).await;
+    assert!(tokens.is_ok(), "{tokens:?}");
+    // What such an issuer says of another scope.
+    fake.state().configuration = json!({ "scopes_supported": [] });
+    let (tokens, _) = log_in_with_consent(&fake, &issuer).await;
+    assert!(
+        matches!(&tokens, Err(LoginError::Refused { answer, .. }) if answer.starts_with("invalid_scope")),
+        "{tokens:?}"
+    );
+}
+
+#[tokio::test]
 async fn a_code_is_good_once_and_for_the_login_that_asked_for_it() {
     let fake = FakeIssuer::start().await;
     let issuer = fake.discover().await;
@@ -187,14 +232,7 @@ async fn a_code_is_good_once_and_for_the_login_that_asked_for_it() {
 async fn two_logins_at_once_both_end_well() {
     let fake = FakeIssuer::start().await;
     let issuer = fake.discover().await;
-    let one = || {
-        log_in(&fake, &issuer, PATIENCE, |url, redirect| {
-            let query = fake.consent(&url);
-            async move {
-                open_page(&format!("{redirect}?{query}")).await;
-            }
-        })
-    };
+    let one = || log_in_with_consent(&fake, &issuer);
     let ((one, _), (other, _)) = tokio::join!(one(), one());
     let (one, other) = (one.unwrap(), other.unwrap());
     let file = fake.file();
@@ -208,32 +246,29 @@ async fn two_logins_at_once_both_end_well() {
 
 #[tokio::test]
 async fn id_tokens_of_others_are_refused() {
-    for (claims, other_key, expect) in [
-        (json!({ "nonce": "of another login" }), false, "nonce"),
-        (json!({ "nonce": null }), false, "nonce"),
-        (json!({ "iss": "https://evil.example" }), false, "its issuer"),
-        (json!({ "aud": "another-client" }), false, "its audience"),
-        (json!({ "exp": 1 }), false, "it has expired"),
-        (json!({}), true, "its signature"),
+    for (claims, signed, expect) in [
+        (json!({ "nonce": "of another login" }), Signed::Key, "nonce"),
+        (json!({ "nonce": null }), Signed::Key, "nonce"),
+        (json!({ "iss": "https://evil.example" }), Signed::Key, "its issuer"),
+        (json!({ "aud": "another-client" }), Signed::Key, "its audience"),
+        (json!({ "aud": null }), Signed::Key, "its audience"),
+        (json!({ "exp": 1 }), Signed::Key, "it has expired"),
+        (json!({}), Signed::OtherKey, "its signature"),
+        (json!({}), Signed::PublicKey, "its signature"),
+        (json!({}), Signed::Nothing, "its signature"),
     ] {
         let fake = FakeIssuer::start().await;
         let issuer = fake.discover().await;
         {
             let mut state = fake.state();
             state.claims = claims.clone();
-            state.other_key = other_key;
+            state.signed = signed;
         }
-        let (tokens, _) = log_in(&fake, &issuer, PATIENCE, |url, redirect| {
-            let query = fake.consent(&url);
-            async move {
-                open_page(&format!("{redirect}?{query}")).await;
-            }
-        })
-        .await;
+        let (tokens, _) = log_in_with_consent(&fake, &issuer).await;
         let error = tokens.unwrap_err();
         assert!(
             matches!(&error, LoginError::IdToken { fault, .. } if fault.contains(expect)),
-            "{claims}: {error:?}"
+            "{claims} {signed:?}: {error:?}"
         );
         assert!(error.mend().is_some());
         fake.check_secrets(&(&error, error.to_string()));
@@ -245,12 +280,6 @@ async fn an_id_token_may_be_for_others_beside() {
     let fake = FakeIssuer::start().await;
     let issuer = fake.discover().await;
     fake.state().claims = json!({ "aud": ["bindery", "another-client"] });
-    let (tokens, _) = log_in(&fake, &issuer, PATIENCE, |url, redirect| {
-        let query = fake.consent(&url);
-        async move {
-            open_page(&format!("{redirect}?{query}")).await;
-        }
-    })
-    .await;
+    let (tokens, _) = log_in_with_consent(&fake, &issuer).await;
     assert!(tokens.is_ok(), "{tokens:?}");
 }

@@ -58,6 +58,14 @@ async fn the_issuer_is_asked_until_the_user_has_entered_the_code_and_no_more_oft
 }
 
 #[tokio::test]
+async fn scopes_that_the_issuer_does_not_publish_are_left_out() {
+    let fake = FakeIssuer::start().await;
+    fake.state().configuration = json!({ "scopes_supported": ["openid", "groups"] });
+    let (tokens, _) = log_in(&fake, hardly).await;
+    assert!(tokens.is_ok(), "{tokens:?}");
+}
+
+#[tokio::test]
 async fn a_refusal_and_an_expired_code_are_said_in_words() {
     for (answer, expect) in [
         ("access_denied", "the login was refused at"),

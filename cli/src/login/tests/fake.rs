@@ -34,10 +34,10 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 use crate::login::{
-    choice::{self, Offer},
+    choice::{self, Named, Offer},
     issuer::Issuer,
     source::StoredLogin,
-    store::{Folder, IssuerPin, StoredTokens, TokenFile},
+    store::{Folder, IssuerPin, Servers, StoredTokens, TokenFile},
 };
 use bindery_proto::v1alpha2::{AuthenticationMethod, OidcAuthentication, Provider, authentication_method::Method};
 
@@ -72,8 +72,10 @@ pub(super) struct State {
     pub(super) claims: Value,
     /// Fields that replace those of the configuration.
     pub(super) configuration: Value,
-    /// Key that signs instead of the published one.
-    pub(super) other_key: bool,
+    /// What signs ID tokens.
+    pub(super) signed: Signed,
+    /// Path whose requests are processed and never answered.
+    pub(super) stalls: Option<&'static str>,
     /// Answers to requests with a device code: errors, then the tokens.
     pub(super) device_answers: VecDeque<&'static str>,
     /// Seconds that a device code is valid.
@@ -82,6 +84,19 @@ pub(super) struct State {
     pub(super) replaced: HashMap<&'static str, (StatusCode, Option<String>, String)>,
     /// How long an answer takes.
     pub(super) delay: Duration,
+}
+
+/// What signs an ID token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Signed {
+    /// The published key.
+    Key,
+    /// A key that is not published.
+    OtherKey,
+    /// The published key, as the secret of an HMAC.
+    PublicKey,
+    /// Nothing: algorithm `none`.
+    Nothing,
 }
 
 struct Key {
@@ -143,6 +158,11 @@ impl FakeIssuer {
         self.state().requests.get(path).copied().unwrap_or(0)
     }
 
+    /// Waits until somebody has asked for a path.
+    pub(super) async fn asked(&self, path: &str) {
+        eventually(|| (self.requests(path) > 0).then_some(())).await;
+    }
+
     pub(super) fn authority(&self) -> PathBuf {
         self.folder.path().join("ca.crt")
     }
@@ -168,15 +188,25 @@ impl FakeIssuer {
             }],
             ..Provider::default()
         };
-        choice::issuer(SERVER, &provider, None, (None, Some(&self.authority()))).unwrap()
+        let authority = self.authority();
+        let named = Named {
+            authority: Some(&authority),
+            ..Named::default()
+        };
+        choice::issuer(SERVER, &provider, &Servers::default(), named).unwrap()
     }
 
     pub(super) async fn discover(&self) -> Issuer {
         Issuer::discover(&self.pin()).await.unwrap()
     }
 
+    /// The folder for logins.
+    pub(super) fn config(&self) -> PathBuf {
+        self.folder.path().join("config")
+    }
+
     pub(super) fn store(&self) -> Folder {
-        Folder::new(self.folder.path().join("config"))
+        Folder::new(self.config())
     }
 
     pub(super) fn file(&self) -> TokenFile {
@@ -214,8 +244,13 @@ impl FakeIssuer {
             (get("response_type"), get("code_challenge_method")),
             ("code".to_owned(), "S256".to_owned())
         );
-        assert_eq!(get("prompt"), "consent");
         let mut state = self.state();
+        if state.refuses(&get("scope")) {
+            return format!("error=invalid_scope&state={}", get("state"));
+        }
+        let prompt = url.query_pairs().find(|(key, _)| key == "prompt");
+        let asks_for_consent = prompt.is_some_and(|(_, prompt)| prompt == "consent");
+        assert_eq!(asks_for_consent, get("scope").contains("offline_access"));
         let code = format!("code-{:016x}", rand::random::<u64>());
         let known = Code {
             challenge: get("code_challenge"),
@@ -251,7 +286,8 @@ impl State {
             refreshes_id_tokens: true,
             claims: json!({}),
             configuration: json!({}),
-            other_key: false,
+            signed: Signed::Key,
+            stalls: None,
             device_answers: VecDeque::new(),
             device_expires_in: 600,
             replaced: HashMap::new(),
@@ -277,8 +313,9 @@ impl State {
                 merge(&mut configuration, &self.configuration);
                 (StatusCode::OK, configuration)
             }
-            "/keys" => (StatusCode::OK, json!({ "keys": [self.key.public] })),
+            "/keys" => (StatusCode::OK, self.keys(0)),
             "/token" => self.token(form),
+            "/device" if self.refuses(&form["scope"]) => (StatusCode::BAD_REQUEST, json!({ "error": "invalid_scope" })),
             "/device" => {
                 self.secrets.push("device-code-1".to_owned());
                 (
@@ -298,6 +335,12 @@ impl State {
             }
             _ => (StatusCode::NOT_FOUND, json!({})),
         }
+    }
+
+    /// Whether the issuer publishes its scopes, and one of these is none of them.
+    fn refuses(&self, scope: &str) -> bool {
+        let known = self.configuration["scopes_supported"].as_array();
+        known.is_some_and(|known| scope.split(' ').any(|name| !known.contains(&name.into())))
     }
 
     fn token(&mut self, form: &HashMap<String, String>) -> (StatusCode, Value) {
@@ -354,9 +397,18 @@ impl State {
             kid: Some("k".to_owned()),
             ..Header::new(Algorithm::ES256)
         };
-        let other = self.other_key.then(Key::new);
-        let key = other.as_ref().unwrap_or(&self.key);
-        let id_token = jsonwebtoken::encode(&header, &claims, &key.sign).unwrap();
+        let id_token = match self.signed {
+            Signed::Key => jsonwebtoken::encode(&header, &claims, &self.key.sign).unwrap(),
+            Signed::OtherKey => jsonwebtoken::encode(&header, &claims, &Key::new().sign).unwrap(),
+            Signed::PublicKey => {
+                let secret = EncodingKey::from_secret(self.key.public.to_string().as_bytes());
+                jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims, &secret).unwrap()
+            }
+            Signed::Nothing => {
+                let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+                format!("{}.{}.", part(&json!({ "alg": "none" })), part(&claims))
+            }
+        };
         let access_token = format!("access-{:032x}", rand::random::<u128>());
         self.secrets.extend([id_token.clone(), access_token.clone()]);
         let mut tokens = json!({ "access_token": access_token, "token_type": "Bearer", "id_token": id_token });
@@ -367,6 +419,17 @@ impl State {
             tokens["refresh_token"] = refresh_token.into();
         }
         tokens
+    }
+
+    /// The published keys: so many others, and the one that signs.
+    pub(super) fn keys(&self, others: usize) -> Value {
+        let other = |index: usize| {
+            let mut key = self.key.public.clone();
+            key["kid"] = format!("other-{index}").into();
+            key
+        };
+        let keys: Vec<_> = (0..others).map(other).chain([self.key.public.clone()]).collect();
+        json!({ "keys": keys })
     }
 
     /// Makes all refresh tokens void.
@@ -429,13 +492,19 @@ async fn respond(request: Request<Incoming>, state: Arc<Mutex<State>>) -> Result
     let form = form_urlencoded::parse(&body).into_owned().collect();
     let delay = state.lock().delay;
     tokio::time::sleep(delay).await;
-    let mut state = state.lock();
-    *state.requests.entry(path.clone()).or_default() += 1;
-    let replaced = state.replaced.get(path.as_str()).cloned();
-    let (status, location, body) = replaced.unwrap_or_else(|| {
-        let (status, body) = state.answer(&path, &form);
-        (status, None, body.to_string())
-    });
+    let (stalls, (status, location, body)) = {
+        let mut state = state.lock();
+        let replaced = state.replaced.get(path.as_str()).cloned();
+        let answer = replaced.unwrap_or_else(|| {
+            let (status, body) = state.answer(&path, &form);
+            (status, None, body.to_string())
+        });
+        *state.requests.entry(path.clone()).or_default() += 1;
+        (state.stalls == Some(path.as_str()), answer)
+    };
+    if stalls {
+        std::future::pending::<()>().await;
+    }
     let mut response = Response::builder()
         .status(status)
         .header("content-type", "application/json");
@@ -443,6 +512,19 @@ async fn respond(request: Request<Incoming>, state: Arc<Mutex<State>>) -> Result
         response = response.header("location", location);
     }
     Ok(response.body(Full::new(Bytes::from(body))).unwrap())
+}
+
+/// Waits until there is a value, for at most a minute.
+pub(super) async fn eventually<T>(mut get: impl FnMut() -> Option<T>) -> T {
+    let wait = async {
+        loop {
+            if let Some(value) = get() {
+                return value;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(1), wait).await.unwrap()
 }
 
 /// Opens a page as a browser does. Returns the status and the page.

@@ -1,12 +1,38 @@
 //! Issuers that are away, wrong or hostile.
 
-use http::StatusCode;
-use serde_json::json;
+use std::time::Duration;
 
-use super::FakeIssuer;
-use crate::login::{error::LoginError, issuer::Issuer, store::IssuerPin};
+use http::StatusCode;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{
+    FakeIssuer,
+    code::{PATIENCE, log_in},
+    fake::open_page,
+};
+use crate::login::{
+    error::LoginError,
+    http::HttpError,
+    issuer::Issuer,
+    store::{IssuerPin, StoredTokens},
+};
 
 const CONFIGURATION: &str = "/.well-known/openid-configuration";
+
+/// Logs in with a browser, with an ID token that has these claims.
+async fn log_in_with(fake: &FakeIssuer, claims: Value) -> Result<StoredTokens, LoginError> {
+    let issuer = fake.discover().await;
+    fake.state().claims = claims;
+    let browser = |url: String, redirect: String| {
+        let query = fake.consent(&url);
+        async move {
+            open_page(&format!("{redirect}?{query}")).await;
+        }
+    };
+    log_in(fake, &issuer, PATIENCE, browser).await.0
+}
 
 async fn discover_error(fake: &FakeIssuer) -> String {
     let error = Issuer::discover(&fake.pin()).await.unwrap_err();
@@ -96,7 +122,7 @@ async fn a_token_answer_that_is_none_is_refused_without_its_content() {
         ),
         (
             r#"{"access_token":"hunter2","token_type":"Bearer","id_token":"hunter2"}"#,
-            "answers what no issuer should",
+            "its ID token is none",
         ),
     ] {
         let fake = FakeIssuer::start().await;
@@ -145,6 +171,73 @@ async fn an_issuer_without_tls_is_refused() {
             certificate_authority: None,
         };
         let error = Issuer::discover(&pin).await.unwrap_err();
-        assert!(matches!(error, LoginError::Url { .. }), "{url}: {error:?}");
+        assert!(matches!(error, LoginError::IssuerUrl { .. }), "{url}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_without_the_times_or_the_subject_is_no_id_token() {
+    for claim in ["exp", "iat", "sub", "iss"] {
+        let fake = FakeIssuer::start().await;
+        let mut claims = json!({});
+        claims[claim] = Value::Null;
+        let error = log_in_with(&fake, claims).await.unwrap_err();
+        assert!(
+            matches!(&error, LoginError::Answer { fault, .. } if fault.contains("lacks a claim")),
+            "{claim}: {error:?}"
+        );
+        fake.check_secrets(&(&error, error.to_string()));
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_is_behind_that_of_the_issuer_does_not_keep_a_login_from_being_made() {
+    let fake = FakeIssuer::start().await;
+    let ahead = Timestamp::now().as_second() + 600;
+    let claims = json!({ "iat": ahead, "nbf": ahead, "exp": ahead + 3_600 });
+    let tokens = log_in_with(&fake, claims).await.unwrap();
+    // The server judges the times. Here the token lasts no longer than its lifetime.
+    let left = tokens.expires_at.duration_since(Timestamp::now());
+    assert!(left <= SignedDuration::from_hours(1), "{left}");
+}
+
+#[tokio::test]
+async fn many_keys_are_read_and_too_many_are_refused() {
+    let fake = FakeIssuer::start().await;
+    let keys = |others: usize| {
+        let keys = fake.state().keys(others).to_string();
+        fake.state().replaced.insert("/keys", (StatusCode::OK, None, keys));
+    };
+    keys(1_000);
+    assert!(log_in_with(&fake, json!({})).await.is_ok());
+    keys(10_000);
+    let error = discover_error(&fake).await;
+    assert!(error.contains("more than 512 KiB"), "{error}");
+}
+
+#[tokio::test]
+async fn an_issuer_that_does_not_answer_is_given_up() {
+    for path in [CONFIGURATION, "/keys"] {
+        let fake = FakeIssuer::start().await;
+        fake.state().stalls = Some(path);
+        let pin = fake.pin();
+        let asking = tokio::spawn(async move { Issuer::discover(&pin).await });
+        fake.asked(path).await;
+        // Nothing but the time limit of the request can end it now.
+        tokio::time::pause();
+        let start = Instant::now();
+        let error = asking.await.unwrap().unwrap_err();
+        assert!(
+            matches!(
+                &error,
+                LoginError::Http {
+                    source: HttpError::Silent { .. },
+                    ..
+                }
+            ),
+            "{path}: {error:?}"
+        );
+        assert!(start.elapsed() <= Duration::from_secs(15), "{:?}", start.elapsed());
+        tokio::time::resume();
     }
 }

@@ -6,8 +6,11 @@ use bindery_sdk::{TokenError, TokenSource as _};
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 
-use super::FakeIssuer;
-use crate::login::{error::LoginError, store::StoreError};
+use super::{FakeIssuer, fake::Signed};
+use crate::login::{
+    error::LoginError,
+    store::{StoreError, StoredTokens},
+};
 
 async fn token(login: &crate::login::source::StoredLogin) -> String {
     login.token().await.unwrap().expose_secret().to_owned()
@@ -57,7 +60,7 @@ async fn a_token_that_the_server_refuses_is_refreshed_before_its_time() {
     fake.store_login(-1);
     let login = fake.login();
     let first = token(&login).await;
-    login.expired();
+    login.refused(&first.as_str().into());
     let second = token(&login).await;
     assert_ne!(first, second);
     assert_eq!(fake.requests("/token"), 2);
@@ -73,7 +76,7 @@ async fn a_token_is_good_as_long_as_it_is_valid_and_the_issuer_away() {
     let login = fake.login();
     assert_eq!(token(&login).await, stored.id_token.expose_secret());
     // The server is of another opinion, and the issuer cannot help.
-    login.expired();
+    login.refused(&stored.id_token);
     let error = login.tokens().await.unwrap_err();
     assert!(matches!(error, LoginError::Discovery { .. }), "{error:?}");
     assert!(matches!(login.token().await, Err(TokenError::Source(_))));
@@ -129,6 +132,67 @@ async fn a_refresh_that_yields_another_token_than_it_should_is_refused() {
         assert!(error.to_string().contains(expect), "{error}");
         fake.check_secrets(&(&error, error.to_string()));
     }
+}
+
+#[tokio::test]
+async fn a_refresh_token_that_came_with_a_refused_id_token_is_kept() {
+    for (claims, signed, refreshes) in [
+        (json!({ "exp": 1 }), Signed::Key, true),
+        (json!({ "aud": "another-client" }), Signed::Key, true),
+        (json!({}), Signed::OtherKey, true),
+        (json!({}), Signed::Key, false),
+    ] {
+        let fake = FakeIssuer::start().await;
+        let former = fake.store_login(-1);
+        {
+            let mut state = fake.state();
+            state.claims = claims;
+            state.signed = signed;
+            state.refreshes_id_tokens = refreshes;
+        }
+        let error = fake.login().tokens().await.unwrap_err();
+        let kept = fake.file().read().unwrap().unwrap();
+        assert_eq!(kept.id_token.expose_secret(), former.id_token.expose_secret());
+        assert!(
+            fake.state().is_valid(kept.refresh_token.unwrap().expose_secret()),
+            "{error}"
+        );
+        {
+            let mut state = fake.state();
+            state.claims = json!({});
+            state.signed = Signed::Key;
+            state.refreshes_id_tokens = true;
+        }
+        token(&fake.login()).await;
+        assert_eq!(fake.requests("/token"), 2);
+    }
+}
+
+#[tokio::test]
+async fn the_refresh_token_of_another_user_is_not_kept() {
+    let fake = FakeIssuer::start().await;
+    let former = fake.store_login(-1);
+    fake.state().claims = json!({ "sub": "subject-2" });
+    fake.login().tokens().await.unwrap_err();
+    let kept = fake.file().read().unwrap().unwrap();
+    let secret = |tokens: &StoredTokens| tokens.refresh_token.as_ref().unwrap().expose_secret().to_owned();
+    assert_eq!(secret(&kept), secret(&former));
+}
+
+#[tokio::test]
+async fn a_token_that_two_calls_say_is_refused_costs_one_refresh() {
+    let fake = FakeIssuer::start().await;
+    fake.store_login(-1);
+    let login = fake.login();
+    let first = token(&login).await;
+    login.refused(&first.as_str().into());
+    let second = token(&login).await;
+    // The other call was slower.
+    login.refused(&first.as_str().into());
+    assert_eq!(token(&login).await, second);
+    assert_eq!(fake.requests("/token"), 2);
+    login.refused(&second.as_str().into());
+    assert_ne!(token(&login).await, second);
 }
 
 #[tokio::test]

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use bindery_proto::v1alpha2::{
-    BindableResourcesRequest, BindableResourcesRequestStatus, BindingResourceResponse,
-    CreateBindableResourcesRequestRequest, CreateBindableResourcesRequestResponse,
+    BindableResourcesRequest, BindableResourcesRequestSpec, BindableResourcesRequestStatus, BindingResourceResponse,
+    ClusterIdentity, CreateBindableResourcesRequestRequest, CreateBindableResourcesRequestResponse,
     DeleteBindableResourcesRequestRequest, GetBindableResourcesRequestRequest, ListBindableResourcesRequestsRequest,
-    Phase,
+    NameRef, ObjectMeta, Phase,
 };
 use tokio::time::Instant;
 
@@ -20,6 +20,9 @@ const SERVER_WAIT: Duration = Duration::from_secs(30);
 
 /// Pause before another call if the server responds PENDING at once.
 const PENDING_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long [`Client::bind_template`] waits.
+const PATIENCE: Duration = Duration::from_mins(5);
 
 /// A fulfilled request, and what to install for it.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,6 +91,16 @@ impl Client {
         }
     }
 
+    /// Binds a template to the cluster of this identity, and waits for five minutes at most; see [`bind_request`].
+    pub async fn bind_template(
+        &self,
+        template: impl Into<String>,
+        cluster_identity: impl Into<String>,
+    ) -> Result<Bound, Error> {
+        self.bind(bind_request(template, cluster_identity), PATIENCE, |_| ())
+            .await
+    }
+
     /// Returns one of the caller's requests.
     pub async fn get_bindable_resources_request(
         &self,
@@ -126,6 +139,35 @@ impl Client {
         self.call(methods::DELETE_BINDABLE_RESOURCES_REQUEST, request)
             .await
             .map(|_| ())
+    }
+}
+
+/// Makes the request to bind a template to the cluster of this identity, preferably the UID of its namespace `kube-system`. The
+/// binding gets the name of the template.
+pub fn bind_request(
+    template: impl Into<String>,
+    cluster_identity: impl Into<String>,
+) -> CreateBindableResourcesRequestRequest {
+    let template = template.into();
+    let metadata = ObjectMeta {
+        name: template.clone(),
+        ..ObjectMeta::default()
+    };
+    let spec = BindableResourcesRequestSpec {
+        template_ref: Some(NameRef { name: template }),
+        cluster_identity: Some(ClusterIdentity {
+            identity: cluster_identity.into(),
+            ..ClusterIdentity::default()
+        }),
+        ..BindableResourcesRequestSpec::default()
+    };
+    CreateBindableResourcesRequestRequest {
+        bindable_resources_request: Some(BindableResourcesRequest {
+            metadata: Some(metadata),
+            spec: Some(spec),
+            status: None,
+        }),
+        ..CreateBindableResourcesRequestRequest::default()
     }
 }
 

@@ -3,6 +3,7 @@
 use bindery_api::{names::TemplateName, v1alpha2::GROUP};
 use bindery_proto::v1alpha2::ErrorReason;
 use k8s_openapi::api::authorization::v1::ResourceAttributes;
+use serde_json::json;
 
 use crate::front::{
     Failure, Outcome,
@@ -64,37 +65,41 @@ impl TemplateAccess {
 /// The refusal to bind a template. It names what the caller is to the provider's RBAC, so that an admin can grant the right.
 fn denied(identity: &Identity, template: &TemplateName) -> Failure {
     let groups = shown_groups(&identity.groups);
+    let shown = groups.join("; ");
     let message = format!(
         "{} may not bind template {template}, or it does not exist; the provider's admin grants verb bind on \
          apiserviceexporttemplates.kube-bind.io to this user or to one of its groups ({})",
         identity.username,
-        if groups.is_empty() { "none" } else { &groups },
+        if shown.is_empty() { "none" } else { &shown },
     );
     Failure::new(ErrorReason::TemplateBindDenied, message)
         .with("template", &**template)
         .with("username", &identity.username)
-        .with("groups", groups)
+        // A group, such as an LDAP name, may have commas.
+        .with("groups", json!(groups).to_string())
 }
 
-/// The first of a caller's groups, separated by commas. Those of Kubernetes itself are left out, for nobody means to grant a
-/// right to all authenticated callers.
-fn shown_groups(groups: &[String]) -> String {
+/// The first of a caller's groups. Those of Kubernetes itself are left out, for nobody means to grant a right to all
+/// authenticated callers.
+fn shown_groups(groups: &[String]) -> Vec<&str> {
     let own = groups.iter().filter(|group| !group.starts_with("system:"));
-    let mut shown = String::new();
+    let mut bytes_left = GROUPS_BYTES_MAX;
+    let mut shown = Vec::new();
     for group in own.take(GROUPS_SHOWN) {
-        if shown.len() + group.len() > GROUPS_BYTES_MAX {
+        let Some(left) = bytes_left.checked_sub(group.len()) else {
             break;
-        }
-        if !shown.is_empty() {
-            shown.push(',');
-        }
-        shown.push_str(group);
+        };
+        bytes_left = left;
+        shown.push(group.as_str());
     }
     shown
 }
 
 #[cfg(test)]
 mod tests {
+    use tonic::Status;
+    use tonic_types::StatusExt as _;
+
     use super::*;
 
     #[test]
@@ -107,8 +112,12 @@ mod tests {
         let template: TemplateName = "cowboys".parse().unwrap();
         let says = |groups: &[String]| denied(&identity(groups), &template).message().to_owned();
         let groups = ["system:authenticated", "ranchers", "sheriffs"].map(ToOwned::to_owned);
-        assert!(says(&groups).ends_with("(ranchers,sheriffs)"), "{}", says(&groups));
+        assert!(says(&groups).ends_with("(ranchers; sheriffs)"), "{}", says(&groups));
         assert!(says(&[]).ends_with("(none)"));
+        let in_ldap = ["cn=ranchers,ou=groups,dc=example,dc=com", "sheriffs"].map(ToOwned::to_owned);
+        let details = Status::from(denied(&identity(&in_ldap), &template)).get_error_details();
+        let told = &details.error_info().unwrap().metadata["groups"];
+        assert_eq!(serde_json::from_str::<Vec<String>>(told).unwrap(), in_ldap);
         let many: Vec<_> = (0..10_000).map(|number| format!("group-{number}")).collect();
         assert!(says(&many).len() < 1_024);
         let long = ["g".repeat(10_000)];

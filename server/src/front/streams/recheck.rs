@@ -104,7 +104,7 @@ async fn changed(generations: Option<&mut watch::Receiver<u64>>) {
         None => false,
     };
     if !changed {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

@@ -9,20 +9,24 @@ use prost::Message;
 use tonic::Status;
 use tonic_types::StatusExt as _;
 
-use crate::front::{
-    Failure,
-    streams::{
-        hub::Cursor,
-        token::{self, Filter},
-    },
-    wire::{
-        convert::request,
-        error, page,
-        selector::LabelSelector,
-        validate::{
-            self, CreateRequest, DeleteExport, DeleteRequest, GetBoundSchema, GetCollection, GetExport, GetRequest,
-            GetTemplate, ListCollections, ListExports, ListRequests, ListTemplates, PageRequest, RenewKubeconfig,
-            RevokeCredentials, WatchExports, WatchRequests,
+use crate::{
+    contract::sharing,
+    front::{
+        Failure,
+        streams::{
+            hub::Cursor,
+            token::{self, Filter},
+        },
+        wire::{
+            convert::request,
+            error, page,
+            selector::LabelSelector,
+            validate::{
+                self, CreateRequest, DeleteExport, DeleteRequest, GetBoundSchema, GetCollection, GetContract,
+                GetExport, GetRequest, GetTemplate, ListCollections, ListContracts, ListExports, ListRequests,
+                ListTemplates, PageRequest, RenewKubeconfig, RevokeContract, RevokeCredentials, ShareContract,
+                UnbindContract, WatchContracts, WatchExports, WatchRequests,
+            },
         },
     },
 };
@@ -177,6 +181,27 @@ messages! {
     RevokeCredentialsRequest => RevokeCredentials: |request| {
         [[subdomain(&request.contract), text(&request.reason, validate::TEXT_LENGTH_MAX)]]
     };
+    ListContractsRequest => ListContracts: |request| {
+        [[page(&request.page), text(&request.identity, names::NAME_LENGTH_MAX)]]
+    };
+    GetContractRequest => GetContract: |request| [[subdomain(&request.contract)]];
+    WatchContractsRequest => WatchContracts: |request| {
+        [[text(&request.resume_token, validate::TOKEN_LENGTH_MAX)]]
+    };
+    ShareContractRequest => ShareContract: |request| {
+        let group = |length_max| move |group: &String| text(group, length_max);
+        let added = request.add.iter().map(group(sharing::GROUP_LENGTH_MAX));
+        let groups = added.chain(request.remove.iter().map(group(validate::TEXT_LENGTH_MAX)));
+        [contract(&request.contract, request.uid.as_deref()), groups.collect()]
+    };
+    RevokeContractRequest => RevokeContract: |request| {
+        let reason = text(&request.reason, validate::TEXT_LENGTH_MAX);
+        [contract(&request.contract, request.uid.as_deref()), vec![reason]]
+    };
+    UnbindContractRequest => UnbindContract: |request| {
+        let exports = request.exports.iter().map(|name| subdomain(name));
+        [contract(&request.contract, request.uid.as_deref()), exports.collect()]
+    };
 }
 
 /// Takes the message of a valid CreateBindableResourcesRequest, and returns the message with the request as it is stored on the
@@ -210,6 +235,11 @@ fn label(name: &str) -> Held {
 
 fn subdomain(name: &str) -> Held {
     Held::Subdomain(name.to_owned())
+}
+
+/// A contract and, if the request names it, its UID.
+fn contract(name: &str, known: Option<&str>) -> Vec<Held> {
+    std::iter::once(subdomain(name)).chain(known.map(uid)).collect()
 }
 
 fn identity(name: &str) -> Held {

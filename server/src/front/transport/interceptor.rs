@@ -16,7 +16,7 @@ use crate::principal::Principal;
 use crate::front::{
     Failure, Outcome,
     access::{self, Backend, Freshness, Method},
-    audit::{AnsweredCall, Auditor, CallNote},
+    audit::{AuditedCall, Auditor, CallNote},
     auth::{Authenticators, Caller, Presented},
     limits::{CALLS_MAX, PEER_RATE, PRINCIPAL_CALLS_MAX, PRINCIPAL_RATE, Permit, Permits, Rate},
     transport::{REQUEST_ID, connection::Peer, deadline::Deadline, metrics::Metrics},
@@ -122,7 +122,7 @@ impl Interceptor {
         let audited = method.and_then(|method| Some((method.path, method.audit?)));
         let note = audited.map_or_else(CallNote::default, |_| CallNote::kept());
         let audited = audited.map(|(path, action)| {
-            let call = AnsweredCall {
+            let call = AuditedCall {
                 action,
                 path,
                 request_id: request_id(&request),

@@ -47,7 +47,7 @@ fn ok(body: &[u8]) -> Vec<u8> {
 
 async fn fetch(answer: Vec<u8>) -> Result<Bytes, String> {
     let (address, certificate) = serve(answer).await;
-    let fetch = HttpsFetch::new(&[certificate]).expect("a client");
+    let fetch = HttpsFetch::maker().expect("TLS")(&[certificate]);
     let url = format!("https://localhost:{}/keys", address.port())
         .parse()
         .expect("a URL");
@@ -85,12 +85,12 @@ async fn only_an_issuer_with_the_right_certificate_is_asked() {
             .parse::<Uri>()
             .expect("a URL")
     };
-    let stranger = HttpsFetch::new(&[other.cert.der().clone()]).expect("a client");
+    let stranger = HttpsFetch::maker().expect("TLS")(&[other.cert.der().clone()]);
     check(
         stranger.get(url("https")).await.map_err(|error| error.to_string()),
         "cannot be reached",
     );
-    let of_system = HttpsFetch::new(&[]).expect("a client");
+    let of_system = HttpsFetch::maker().expect("TLS")(&[]);
     check(
         of_system.get(url("https")).await.map_err(|error| error.to_string()),
         "invalid peer certificate",
@@ -108,7 +108,7 @@ async fn an_issuer_that_never_answers_is_given_up() {
         "https://localhost:{}/",
         listener.local_addr().expect("an address").port()
     );
-    let fetch = HttpsFetch::new(&[]).expect("a client");
+    let fetch = HttpsFetch::maker().expect("TLS")(&[]);
     tokio::time::pause();
     check(
         fetch

@@ -40,7 +40,7 @@ fn installed(expires: i64) -> Installed {
     let document = kubeconfig(expires, expires);
     let wanted = wanted(&document, &[], &Installed::default());
     Installed {
-        owner: Some(wanted.owner),
+        owner: Some(wanted.owner.into()),
         secret: Some(wanted.secret),
         credential: parse(&document).ok(),
         ..Installed::default()
@@ -109,7 +109,11 @@ fn what_was_accepted_before_stays_accepted() {
     bundle_mut(&mut seen).spec.accepted_claims = vec![claim("configmaps"), claim("secrets")];
     let wanted = wanted(&kubeconfig(100, 100), &[claim("secrets")], &seen);
     assert_eq!(
-        wanted.owner.bundle().unwrap().spec.accepted_claims,
+        CredentialOwner::from(wanted.owner)
+            .bundle()
+            .unwrap()
+            .spec
+            .accepted_claims,
         [claim("configmaps"), claim("secrets")]
     );
 }

@@ -51,6 +51,40 @@ fn what_is_written_only_the_owner_can_read() {
 }
 
 #[test]
+fn what_a_killed_process_left_goes_with_the_next_write_or_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("c.json");
+    let names = || {
+        let names = fs::read_dir(folder.path()).unwrap();
+        let mut names: Vec<_> = names
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    };
+    let leave = || {
+        for name in [
+            "c.json.0123456789abcdef",
+            "c.json.bak",
+            "c.json.01234567",
+            "d.json.0123456789abcdef",
+        ] {
+            fs::write(folder.path().join(name), "secret").unwrap();
+        }
+    };
+    let others = ["c.json.01234567", "c.json.bak", "d.json.0123456789abcdef"];
+    leave();
+    replace(&path, b"one").unwrap();
+    assert_eq!(names(), [&["c.json"][..], &others].concat());
+    leave();
+    assert_eq!(delete(&path), Ok(true));
+    assert_eq!(names(), others);
+    leave();
+    assert_eq!(delete(&path), Ok(false));
+    assert_eq!(names(), others);
+}
+
+#[test]
 fn what_others_can_read_is_refused_with_a_mend_that_can_be_pasted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("my tokens.json");
@@ -78,7 +112,7 @@ fn what_is_missing_is_none_and_what_is_no_text_is_damaged() {
         replace(&path, &content).unwrap();
         assert!(matches!(read_secret(&path), Err(StoreError::Damaged { .. })));
     }
-    assert!(matches!(read(folder.path()), Err(StoreError::Read { .. })));
+    assert!(matches!(read_own(folder.path()), Err(StoreError::Read { .. })));
     let below = path.join("b.json");
     assert!(matches!(replace(&below, b""), Err(StoreError::Write { .. })));
     assert!(matches!(check_replaceable(&below), Err(StoreError::Write { .. })));

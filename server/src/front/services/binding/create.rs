@@ -73,13 +73,13 @@ impl Front {
         let caller = call.caller()?;
         // A caller without the right to bind the template learns nothing of the rest.
         let template = validate::template_name(&message)?;
-        call.note.add(|noted| noted.template = template.to_string());
-        self.templates.require_bind(caller, &template).await?;
-        let message = CreateRequest::try_from(message)?;
         call.note.add(|noted| {
-            noted.name = message.request.name.to_string();
+            noted.template = template.to_string();
             noted.dry_run = message.validate_only;
         });
+        self.templates.require_bind(caller, &template).await?;
+        let message = CreateRequest::try_from(message)?;
+        call.note.add(|noted| noted.name = message.request.name.to_string());
         let checked = self.check(call, &message.request).await?;
         if message.validate_only {
             return Ok(planned(&checked));

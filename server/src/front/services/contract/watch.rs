@@ -39,11 +39,11 @@ struct Contracts {
     front: Arc<Front>,
     caller: Arc<Caller>,
     /// Whether all contracts are shown, by RBAC, until that right is taken away.
-    all: Option<AllContracts>,
+    all: Option<WatchRight>,
 }
 
 /// The right of a caller to watch all contracts, which is reviewed again while a stream is open.
-struct AllContracts {
+struct WatchRight {
     is_lost: Arc<AtomicBool>,
     _review: AbortOnDropHandle<()>,
 }
@@ -68,7 +68,7 @@ impl Front {
         let source = Contracts {
             front: Arc::clone(self),
             caller: Arc::clone(caller),
-            all: shows_all.then(|| AllContracts::new(self, caller)),
+            all: shows_all.then(|| WatchRight::new(self, caller)),
         };
         let request = StreamRequest {
             method: METHOD,
@@ -93,7 +93,7 @@ fn scopes(caller: &Caller) -> Vec<String> {
     scopes
 }
 
-impl AllContracts {
+impl WatchRight {
     fn new(front: &Arc<Front>, caller: &Arc<Caller>) -> Self {
         let is_lost = Arc::new(AtomicBool::new(false));
         let review = {

@@ -274,16 +274,7 @@ async fn each_audited_call_is_a_line_however_it_ends_and_none_holds_its_token() 
 async fn calls_that_are_given_up_or_panic_are_lines_too() {
     let (folder, log) = audit_log("interceptor-dropped");
     let interceptor = interceptor(true, &CancellationToken::new(), Auditor::to_log(log.clone()));
-    let reached = Arc::new(tokio::sync::Notify::new());
-    let service = tower::service_fn(|_| async {
-        reached.notify_one();
-        std::future::pending().await
-    });
-    // What a transport does with the future of a call whose client resets the stream.
-    tokio::select! {
-        _ = interceptor.call(service, raw("alice", RENEW)) => panic!("an answer"),
-        () = reached.notified() => {}
-    }
+    give_up(&interceptor, raw("alice", RENEW)).await;
     let panicking = AssertUnwindSafe(interceptor.call(Echo, raw("panic", RENEW)));
     assert!(panicking.catch_unwind().await.is_err());
     let (_, lines) = written(&folder, &log).await;
@@ -298,20 +289,40 @@ async fn calls_that_are_given_up_or_panic_are_lines_too() {
 }
 
 #[tokio::test]
-async fn refusals_of_one_caller_do_not_fill_the_log() {
+async fn calls_of_one_caller_that_are_refused_or_given_up_do_not_fill_the_log() {
     let (folder, log) = audit_log("interceptor-flood");
     let interceptor = interceptor(true, &CancellationToken::new(), Auditor::to_log(log.clone()));
     for _ in 0..150 {
         interceptor.call(Echo, raw(CONTRACT, REVOKE)).await;
     }
+    for _ in 0..150 {
+        give_up(&interceptor, raw("bob", RENEW)).await;
+    }
     interceptor.call(Echo, raw("alice", RENEW)).await;
     let (_, lines) = written(&folder, &log).await;
-    let of_contract = told(&lines).iter().filter(|line| line[0] == CONTRACT).count();
-    assert!((60..100).contains(&of_contract), "{of_contract}");
+    for (caller, decision) in [(CONTRACT, "refused"), ("bob", "failed")] {
+        let lines = told(&lines);
+        let count = lines.iter().filter(|line| line[0] == caller && line[2] == decision);
+        let count = count.count();
+        assert!((60..100).contains(&count), "{count} of {caller}");
+    }
     assert_eq!(
         told(&lines).last().map(|line| line[0].clone()),
         Some("alice".to_owned())
     );
+}
+
+/// Drops a call once its service has it, as a transport does with a call whose client resets the stream.
+async fn give_up(interceptor: &Interceptor, request: Request<Body>) {
+    let reached = tokio::sync::Notify::new();
+    let service = tower::service_fn(|_| async {
+        reached.notify_one();
+        std::future::pending().await
+    });
+    tokio::select! {
+        _ = interceptor.call(service, request) => panic!("an answer"),
+        () = reached.notified() => {}
+    }
 }
 
 /// A request as a transport has it.

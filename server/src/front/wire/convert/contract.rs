@@ -48,6 +48,8 @@ fn owner(owner: Principal) -> proto::ContractOwner {
     proto::ContractOwner {
         username: owner.username,
         uid: owner.uid.unwrap_or_default(),
+        issuer: owner.issuer.unwrap_or_default(),
+        subject: owner.subject.unwrap_or_default(),
     }
 }
 
@@ -106,7 +108,10 @@ mod tests {
             "labels": { "kube-bind.io/contract": "kube-bind-a" },
             "annotations": {
                 annotations::IDENTITY: "cluster-a",
-                annotations::OWNERS: r#"[{"username": "jane", "uid": "7"}]"#,
+                annotations::OWNERS: r#"[
+                    {"username": "jane", "uid": "7"},
+                    {"username": "joe", "issuer": "https://login.example.com", "subject": "8"}
+                ]"#,
                 annotations::OWNER_GROUPS: r#"["sheriffs", "ranchers", "system:masters"]"#,
                 annotations::GRANTED_TEMPLATES: r#"["cowboys"]"#,
             },
@@ -118,7 +123,12 @@ mod tests {
         let shown = contract(&namespace(), None, &[]);
         assert_eq!((&*shown.name, &*shown.cluster_identity), ("kube-bind-a", "cluster-a"));
         assert_eq!(shown.owner_groups, ["ranchers", "sheriffs"]);
-        assert_eq!((&*shown.owners[0].username, &*shown.owners[0].uid), ("jane", "7"));
+        let owner = |owner: &proto::ContractOwner| {
+            let owner = owner.clone();
+            [owner.username, owner.uid, owner.issuer, owner.subject]
+        };
+        assert_eq!(owner(&shown.owners[0]), ["jane", "7", "", ""]);
+        assert_eq!(owner(&shown.owners[1]), ["joe", "", "https://login.example.com", "8"]);
         assert!(shown.konnector.is_none() && shown.revocation.is_none() && shown.exports.is_empty());
     }
 

@@ -1,0 +1,149 @@
+//! The table of cases.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::script::ServerScript;
+
+/// One case: what the server does, what the client is asked to do, and what must come of it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Case {
+    /// Unique name, in lower case with dashes.
+    pub name: String,
+    /// What the case shows.
+    #[serde(default)]
+    pub shows: String,
+    /// The server.
+    #[serde(default)]
+    pub server: ServerScript,
+    /// Settings of the client, over [`Case::CLIENT`].
+    #[serde(default)]
+    pub client: Value,
+    /// The client's token, if it is not static.
+    #[serde(default)]
+    pub token: Token,
+    /// What the client does.
+    pub action: Value,
+    /// When the client cancels, after the action began.
+    pub cancel_after_ms: Option<u64>,
+    /// What must come of it.
+    #[serde(default)]
+    pub expect: Expect,
+}
+
+/// The client's token.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Token {
+    /// [`Case::TOKEN`], given as it is.
+    #[default]
+    Default,
+    /// No token.
+    None,
+    /// A token, given as it is.
+    Static(String),
+    /// A file with this content, which the server may change.
+    File(String),
+    /// A file that does not exist.
+    FileMissing,
+    /// A shell script that prints the token.
+    Exec(String),
+}
+
+/// What must come of a case.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Expect {
+    /// What the client returns.
+    pub ok: Option<Value>,
+    /// The error that ends the action: the given fields, where null means that the field is absent.
+    pub error: Option<Value>,
+    /// Several errors, one of which ends the action, where a library cannot tell more.
+    pub any_error: Vec<Value>,
+    /// Why `any_error` has several.
+    pub why: String,
+    /// A text that the message of the error contains, without regard to case.
+    pub message: Option<String>,
+    /// Number of calls that the server saw: least and most.
+    pub calls: Option<(usize, usize)>,
+    /// What the server saw of each call.
+    pub seen: Vec<SeenExpect>,
+    /// Number of connections that the server saw: least and most.
+    pub connections: Option<(usize, usize)>,
+    /// The events of a watch. In an event, the given fields are compared.
+    pub events: Option<Vec<Value>>,
+    /// The resume token of a watch at its end.
+    pub resume_token: Option<String>,
+    /// How often progress was reported.
+    pub progress: Option<u64>,
+    /// How long the action took, in milliseconds: least and most.
+    pub took_ms: Option<(u64, u64)>,
+    /// Number of PING frames of the client, at least.
+    pub pings: usize,
+}
+
+/// What the server saw of one call.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct SeenExpect {
+    /// The name of the method.
+    pub method: Option<String>,
+    /// Values of headers.
+    pub headers: BTreeMap<String, String>,
+    /// Headers that are absent.
+    pub absent: Vec<String>,
+    /// The request, as proto JSON.
+    pub request: Option<Value>,
+    /// Milliseconds since the call before: least and most.
+    pub after_ms: Option<(u64, u64)>,
+    /// The deadline in milliseconds: least and most.
+    pub deadline_ms: Option<(u64, u64)>,
+    /// How the client ended the call: one of these.
+    pub reset: Vec<String>,
+}
+
+impl Case {
+    /// Settings of the client that a case does not give: short delays, so that retries do not take long.
+    pub const CLIENT: &str = r#"{
+        "timeoutMs": 8000, "retry": { "attempts": 5, "baseMs": 20, "capMs": 100 }, "reconnect": { "baseMs": 20, "capMs": 100 }
+    }"#;
+
+    /// The token that a client has unless the case says otherwise. No text of a client may contain it.
+    pub const TOKEN: &str = "hunter2.is-a-secret.of-the-contract";
+
+    /// What each token of the cases begins with.
+    pub const TOKEN_PREFIX: &str = "hunter2";
+}
+
+/// Reads all cases of a folder, in the order of the files' names.
+pub fn read(folder: &Path) -> Result<Vec<Case>> {
+    let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let mut paths: Vec<_> = entries.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
+    paths.sort();
+    let mut cases: Vec<Case> = Vec::new();
+    for path in paths {
+        let text = fs::read_to_string(&path)?;
+        let more: Vec<Case> =
+            serde_saphyr::from_str(&text).with_context(|| format!("cannot read {}", path.display()))?;
+        cases.extend(more);
+    }
+    let mut names: Vec<_> = cases.iter().map(|case| &case.name).collect();
+    names.sort();
+    let twice = names.windows(2).find(|pair| pair[0] == pair[1]);
+    ensure!(twice.is_none(), "two cases are named {twice:?}");
+    for case in &cases {
+        ensure!(
+            case.expect.any_error.len() < 2 || !case.expect.why.is_empty(),
+            "case {} allows several errors and does not say why",
+            case.name
+        );
+    }
+    Ok(cases)
+}

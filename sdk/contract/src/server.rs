@@ -1,0 +1,186 @@
+//! A server on loopback that does what a script says, also what no server should, and that records what it sees.
+
+mod connection;
+mod tap;
+mod tls;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+
+use crate::script::{Answer, Opening, ServerScript, Step, Tls};
+pub use tls::Certificates;
+
+/// A running server. It ends on drop.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
+
+/// A call as the server saw it.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// The path, such as `/kubebind.v1alpha2.ExportService/GetExport`.
+    pub path: String,
+    /// The headers of the call.
+    pub headers: BTreeMap<String, String>,
+    /// The message without its frame.
+    pub message: Vec<u8>,
+    /// When the call arrived, since the server has begun.
+    pub at: Duration,
+    /// Number of the connection, from 0.
+    pub connection: usize,
+    /// The HTTP/2 error code with which the client reset the stream, or `closed` if it closed the connection.
+    pub reset: Option<String>,
+}
+
+/// State that all connections share.
+struct Shared {
+    start: Instant,
+    openings: Mutex<VecDeque<Opening>>,
+    answers: Mutex<VecDeque<Answer>>,
+    otherwise: Answer,
+    seen: Mutex<Vec<Seen>>,
+    connections: AtomicUsize,
+    pings: Arc<AtomicUsize>,
+    token_file: PathBuf,
+    acceptor: Option<TlsAcceptor>,
+    restarts: mpsc::UnboundedSender<Duration>,
+    /// Changes when all connections are to be closed.
+    generation: watch::Sender<u64>,
+}
+
+impl Server {
+    /// Starts a server. `token_file` is what [`Step::WriteToken`] writes.
+    pub async fn start(script: &ServerScript, certificates: &Certificates, token_file: PathBuf) -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("no free port")?;
+        let address = listener.local_addr()?;
+        let (restarts, restarted) = mpsc::unbounded_channel();
+        let over = || {
+            vec![Step::Trailers(
+                [("grpc-status", "13"), ("grpc-message", "the script is over")]
+                    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                    .into(),
+            )]
+        };
+        let shared = Arc::new(Shared {
+            start: Instant::now(),
+            openings: Mutex::new(script.connections.iter().cloned().collect()),
+            answers: Mutex::new(script.answers.iter().cloned().collect()),
+            otherwise: script.otherwise.clone().unwrap_or_else(over),
+            seen: Mutex::default(),
+            connections: AtomicUsize::new(0),
+            pings: Arc::default(),
+            token_file,
+            acceptor: certificates.acceptor(script.tls)?,
+            restarts,
+            generation: watch::Sender::new(0),
+        });
+        let task = if script.absent {
+            drop(listener);
+            tokio::spawn(async {})
+        } else {
+            tokio::spawn(shared.clone().serve(listener, restarted))
+        };
+        Ok(Self { address, shared, task })
+    }
+
+    /// The URL that a client dials.
+    pub fn url(&self, tls: Tls) -> String {
+        let scheme = if tls == Tls::Plaintext { "http" } else { "https" };
+        format!("{scheme}://{}", self.address)
+    }
+
+    /// The calls so far, in the order of their arrival.
+    pub fn seen(&self) -> Vec<Seen> {
+        self.shared.seen.lock().clone()
+    }
+
+    /// Number of connections so far.
+    pub fn connections(&self) -> usize {
+        self.shared.connections.load(Ordering::Relaxed)
+    }
+
+    /// Number of PING frames of clients so far, those that are answers excepted; on plaintext connections alone.
+    pub fn pings(&self) -> usize {
+        self.shared.pings.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.task.abort();
+        self.shared.close_all();
+    }
+}
+
+impl Shared {
+    async fn serve(self: Arc<Self>, listener: TcpListener, mut restarts: mpsc::UnboundedReceiver<Duration>) {
+        let Ok(address) = listener.local_addr() else { return };
+        let mut listener = Some(listener);
+        loop {
+            let Some(open) = &listener else { return };
+            tokio::select! {
+                accepted = open.accept() => {
+                    let Ok((stream, _)) = accepted else { continue };
+                    let number = self.connections.fetch_add(1, Ordering::Relaxed);
+                    let opening = self.openings.lock().pop_front().unwrap_or(Opening::Serve);
+                    tokio::spawn(connection::run(self.clone(), stream, number, opening));
+                }
+                Some(pause) = restarts.recv() => {
+                    drop(listener.take());
+                    self.close_all();
+                    tokio::time::sleep(pause).await;
+                    listener = TcpListener::bind(address).await.ok();
+                }
+            }
+        }
+    }
+
+    fn close_all(&self) {
+        self.generation.send_modify(|generation| *generation += 1);
+    }
+
+    fn next_answer(&self) -> Answer {
+        self.answers
+            .lock()
+            .pop_front()
+            .unwrap_or_else(|| self.otherwise.clone())
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared")
+            .field("seen", &self.seen.lock().len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Seen {
+    /// The name of the method.
+    pub fn method(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or_default()
+    }
+
+    /// The call as text for reports.
+    pub fn report(&self) -> Value {
+        json!({
+            "path": self.path, "headers": self.headers, "atMs": self.at.as_millis(), "connection": self.connection,
+            "reset": self.reset, "bytes": self.message.len(),
+        })
+    }
+}

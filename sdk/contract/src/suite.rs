@@ -1,0 +1,151 @@
+//! Runs all cases with a runner.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::Result;
+use futures::{StreamExt as _, stream};
+use serde_json::{Value, json};
+
+use crate::case::{Case, Token};
+use crate::judge;
+use crate::runner::Runner;
+use crate::script::Tls;
+use crate::server::{Certificates, Server};
+
+/// Number of cases of one runner that run at the same time: few, for their times are judged, and all runners work at once.
+const AT_ONCE: usize = 6;
+
+/// What came of one case.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    /// The name of the case.
+    pub case: String,
+    /// What is wrong; empty if the case passed.
+    pub faults: Vec<String>,
+    /// The client's answer, for reports.
+    pub answer: Value,
+    /// The calls that the server saw, for reports.
+    pub seen: Vec<Value>,
+}
+
+/// Runs cases, many at the same time. Files of tokens stand in `folder`.
+pub async fn run(runner: &Runner, cases: &[Case], folder: &Path) -> Result<Vec<Verdict>> {
+    let certificates = Certificates::make()?;
+    // The first call of a program loads what later ones only use. What comes of it is judged by the first case.
+    if let Some(case) = cases.first() {
+        one(runner, case, &certificates, folder).await;
+    }
+    // Those that take longest begin first.
+    let mut cases: Vec<_> = cases.iter().collect();
+    let order = cases.clone();
+    cases.sort_by_key(|case| std::cmp::Reverse(case.cancel_after_ms));
+    let run = |case| one(runner, case, &certificates, folder);
+    let mut verdicts: Vec<_> = stream::iter(cases).map(run).buffer_unordered(AT_ONCE).collect().await;
+    let place = |verdict: &Verdict| order.iter().position(|case| case.name == verdict.case);
+    verdicts.sort_by_key(place);
+    Ok(verdicts)
+}
+
+async fn one(runner: &Runner, case: &Case, certificates: &Certificates, folder: &Path) -> Verdict {
+    let (faults, answer, seen) = match attempt(runner, case, certificates, folder).await {
+        Ok(outcome) => outcome,
+        Err(error) => (vec![format!("{error:#}")], Value::Null, Vec::new()),
+    };
+    Verdict {
+        case: case.name.clone(),
+        faults,
+        answer,
+        seen,
+    }
+}
+
+async fn attempt(
+    runner: &Runner,
+    case: &Case,
+    certificates: &Certificates,
+    folder: &Path,
+) -> Result<(Vec<String>, Value, Vec<Value>)> {
+    let token_file = folder.join(format!("{}-{}.token", runner.language, case.name));
+    let server = Server::start(&case.server, certificates, token_file.clone()).await?;
+    let mut client = json!({ "address": server.url(case.server.tls) });
+    if case.server.tls == Tls::Plaintext {
+        client["allowPlaintext"] = true.into();
+    } else {
+        client["caPem"] = certificates.ca_pem().into();
+    }
+    client["token"] = token(&case.token, &token_file)?;
+    let defaults: Value = serde_json::from_str(Case::CLIENT)?;
+    for settings in [&defaults, &case.client] {
+        for (key, value) in settings.as_object().into_iter().flatten() {
+            client[key] = value.clone();
+        }
+    }
+    // Null takes back a default.
+    if let Some(client) = client.as_object_mut() {
+        client.retain(|key, value| !value.is_null() || key == "token");
+    }
+    if client["address"] == "@http" {
+        client["address"] = server.url(Tls::Plaintext).into();
+    }
+    let mut document = json!({ "id": case.name, "client": client, "action": grown(&case.action) });
+    if let Some(delay) = case.cancel_after_ms {
+        document["cancelAfterMs"] = delay.into();
+    }
+    let start = Instant::now();
+    let answer = runner.ask(&case.name, &document).await?;
+    let took = u64::try_from(start.elapsed().as_millis())?;
+    if case.expect.seen.iter().any(|seen| !seen.reset.is_empty()) {
+        settle(&server, case).await;
+    }
+    let faults = judge::faults(case, &runner.language, &answer, &server, took);
+    Ok((
+        faults,
+        answer,
+        server.seen().iter().map(crate::server::Seen::report).collect(),
+    ))
+}
+
+/// The value with each text `@large:LENGTH` replaced by one of this length.
+fn grown(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => fields.iter().map(|(key, value)| (key.clone(), grown(value))).collect(),
+        Value::Array(items) => items.iter().map(grown).collect(),
+        Value::String(text) => match text.strip_prefix("@large:").map(str::parse) {
+            Some(Ok(length)) => "x".repeat(length).into(),
+            _ => value.clone(),
+        },
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+    }
+}
+
+/// Waits until the server has seen what the client did last, for a second at most.
+async fn settle(server: &Server, case: &Case) {
+    let wanted = case.expect.seen.iter().filter(|seen| !seen.reset.is_empty()).count();
+    for _ in 0..100 {
+        if server.seen().iter().filter(|seen| seen.reset.is_some()).count() >= wanted {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+}
+
+fn token(token: &Token, file: &Path) -> Result<Value> {
+    Ok(match token {
+        Token::Default => json!({ "static": Case::TOKEN }),
+        Token::None => Value::Null,
+        Token::Static(token) => json!({ "static": token }),
+        Token::FileMissing => json!({ "file": file }),
+        Token::File(content) => {
+            std::fs::write(file, content)?;
+            json!({ "file": file })
+        }
+        Token::Exec(script) => {
+            let program = file.with_extension("sh");
+            std::fs::write(&program, format!("#!/bin/sh\nfile={}\n{script}\n", file.display()))?;
+            std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700))?;
+            json!({ "exec": ["/bin/sh", program] })
+        }
+    })
+}

@@ -1,0 +1,213 @@
+package bindery
+
+import (
+	"context"
+	crand "crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	pb "kube-bind.io/bindery/sdk/go/kubebind/v1alpha2"
+)
+
+// serverWait is how long the server waits for its controller if a request does not say.
+const serverWait = 30 * time.Second
+
+// call makes a unary call with token, request id, deadline and retries.
+func (c *Client) call(ctx context.Context, method string, request, response proto.Message) error {
+	total, limit := c.settings.limits(waitOf(request))
+	start := time.Now()
+	callCtx, cancel := context.WithTimeout(ctx, total)
+	defer cancel()
+	requestID := newRequestID()
+	if size := proto.Size(request); size > MessageSendMax {
+		return tooLargeError(
+			fmt.Sprintf("the request has %d bytes, more than the %d that a server takes", size, MessageSendMax), requestID)
+	}
+	var tokens tokenMemory
+	for attempts := 1; ; attempts++ {
+		attemptCtx, cancelAttempt := context.WithTimeout(callCtx, limit)
+		err := c.attempt(attemptCtx, method, request, response, requestID, &tokens)
+		expired := hasEnded(attemptCtx)
+		cancelAttempt()
+		if err == nil {
+			return nil
+		}
+		failure := c.failure(ctx, err, expired, time.Since(start), requestID)
+		if again, rejected := c.refresh(&tokens, failure); again {
+			continue
+		} else if rejected != nil {
+			return rejected
+		}
+		deadline, _ := callCtx.Deadline()
+		delay, retry := c.settings.retry.next(failure, isIdempotent(method), attempts, time.Until(deadline), rand.Float64())
+		if !retry {
+			return failure
+		}
+		if !sleep(callCtx, delay) {
+			return c.failure(ctx, context.Cause(callCtx), true, time.Since(start), requestID)
+		}
+	}
+}
+
+func (c *Client) attempt(
+	ctx context.Context, method string, request, response proto.Message, requestID string, tokens *tokenMemory,
+) error {
+	header, err := c.header(ctx, method, requestID, tokens)
+	if err != nil {
+		return err
+	}
+	return c.transport.unary(ctx, method, header, request, response)
+}
+
+// open opens a stream without retries. A stream has no deadline: its reader notices missing heartbeats.
+func (c *Client) open(ctx context.Context, method string, request proto.Message, tokens *tokenMemory) (messageStream, error) {
+	requestID := newRequestID()
+	header, err := c.header(ctx, method, requestID, tokens)
+	if err != nil {
+		return nil, err
+	}
+	return c.transport.stream(ctx, method, header, request)
+}
+
+// header makes the metadata of one attempt.
+func (c *Client) header(ctx context.Context, method, requestID string, tokens *tokenMemory) (metadata.MD, error) {
+	header := metadata.MD{requestIDHeader: {requestID}}
+	// Callers who ask how to log in have no token, or an expired one.
+	if c.settings.tokens == nil || method == pb.ProviderService_GetProvider_FullMethodName {
+		return header, nil
+	}
+	token, err := c.settings.tokens.Token(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, sourceError(err)
+	}
+	value, malformed := bearer(token)
+	if malformed != nil {
+		return nil, malformed
+	}
+	if rejected := tokens.send(token); rejected != nil {
+		return nil, rejected
+	}
+	header["authorization"] = []string{value}
+	return header, nil
+}
+
+// failure makes the error of a failed attempt. What the server answered counts, also if the time was over then.
+func (c *Client) failure(ctx context.Context, err error, expired bool, waited time.Duration, requestID string) *Error {
+	var typed *Error
+	if errors.As(err, &typed) && (typed.Kind != KindTransport || !expired) {
+		return typed
+	}
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return cancelledBy(ctx)
+	case expired, errors.Is(err, context.DeadlineExceeded):
+		return deadlineError(c.address, waited, requestID)
+	case typed != nil:
+		return typed
+	default:
+		return cancelledError(err)
+	}
+}
+
+// tokenMemory is the token that was last sent, and the server's error that called it expired or invalid, if any.
+type tokenMemory struct {
+	last      secret
+	rejected  *Error
+	refreshed bool
+}
+
+// send notes the token to send. It fails if that is the one which the server just refused.
+func (m *tokenMemory) send(token string) *Error {
+	rejected, last := m.rejected, m.last
+	m.rejected, m.last = nil, newSecret(token)
+	if rejected != nil && last != nil && last() == token {
+		return rejected
+	}
+	return nil
+}
+
+// accepted notes that the server accepted the token, so that its expiry causes another refresh.
+func (m *tokenMemory) accepted() { m.refreshed = false }
+
+// refresh makes the token source forget a token that the server called expired or invalid, once per token, and tells whether to try
+// again at once. A second refusal in a row is returned. A token also becomes invalid before its time when its issuer changes its keys.
+func (c *Client) refresh(tokens *tokenMemory, err *Error) (again bool, rejected *Error) {
+	isRejected := err.Kind == KindStatus &&
+		(err.Reason == pb.ErrorReason_ERROR_REASON_TOKEN_EXPIRED || err.Reason == pb.ErrorReason_ERROR_REASON_TOKEN_INVALID)
+	if c.settings.tokens == nil || !isRejected {
+		return false, nil
+	}
+	if tokens.refreshed || tokens.last == nil {
+		return false, err
+	}
+	tokens.refreshed, tokens.rejected = true, err
+	if source, ok := c.settings.tokens.(TokenForgetter); ok {
+		source.ForgetToken(tokens.last())
+	}
+	return true, nil
+}
+
+const requestIDHeader = "x-request-id"
+
+// newRequestID makes the id under which the server logs a call.
+func newRequestID() string {
+	var id [16]byte
+	crand.Read(id[:])
+	return hex.EncodeToString(id[:])
+}
+
+// waitOf returns how long the server may wait before it answers: 30 s if a request that can say so does not.
+func waitOf(request proto.Message) time.Duration {
+	waiting, ok := request.(interface{ GetWait() *durationpb.Duration })
+	if !ok {
+		return 0
+	}
+	if wait := waiting.GetWait(); wait.CheckValid() == nil && wait.AsDuration() >= 0 {
+		return wait.AsDuration()
+	}
+	return serverWait
+}
+
+// isIdempotent tells whether a call may be repeated when it is unknown whether the server executed it, as the descriptor of the
+// method says.
+func isIdempotent(method string) bool {
+	name := strings.ReplaceAll(strings.TrimPrefix(method, "/"), "/", ".")
+	descriptor, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
+	if err != nil {
+		return false
+	}
+	options, ok := descriptor.Options().(*descriptorpb.MethodOptions)
+	return ok && options.GetIdempotencyLevel() != descriptorpb.MethodOptions_IDEMPOTENCY_UNKNOWN
+}
+
+// hasEnded tells whether a context has ended. A server can observe a deadline a moment before the timer of the context does.
+func hasEnded(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
+}
+
+// sleep waits, and tells whether the time passed before the context ended.
+func sleep(ctx context.Context, delay time.Duration) bool {
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
