@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bindery_proto::address::{Address, AddressError, Scheme};
+use http::Uri;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -17,6 +18,7 @@ use crate::client::{Client, Limits, Shared};
 use crate::retry::RetryPolicy;
 use crate::token::file::FileToken;
 use crate::token::{StaticToken, TokenSource};
+use crate::transport::{Protocol, Route, WebSettings, WebTls};
 use crate::watch::WatchTiming;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -34,6 +36,7 @@ pub struct ClientBuilder {
     allow_plaintext: bool,
     tokens: Option<Arc<dyn TokenSource>>,
     connect_timeout: Duration,
+    protocol: Protocol,
     limits: Limits,
     retry: RetryPolicy,
     watch: WatchTiming,
@@ -109,7 +112,7 @@ impl BuildError {
 }
 
 impl Client {
-    /// Returns a builder of a client for the backend at `https://host:port`.
+    /// Returns a builder of a client for the backend at `https://host:port`, or below a path prefix at which a proxy serves it.
     pub fn builder(address: impl Into<String>) -> ClientBuilder {
         ClientBuilder::new(address.into())
     }
@@ -125,6 +128,7 @@ impl ClientBuilder {
             allow_plaintext: false,
             tokens: None,
             connect_timeout: CONNECT_TIMEOUT,
+            protocol: Protocol::default(),
             limits: Limits::default(),
             retry: RetryPolicy::default(),
             watch: WatchTiming::default(),
@@ -184,6 +188,12 @@ impl ClientBuilder {
         self
     }
 
+    /// Sets the protocol. The default is gRPC, and gRPC-Web over HTTP/1.1 where a proxy on the way does not speak HTTP/2.
+    pub fn protocol(mut self, protocol: Protocol) -> Self {
+        self.protocol = protocol;
+        self
+    }
+
     /// Sets the time limit of a call with all its attempts. The default is 30 s, and longer for calls that wait for a controller.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.limits.total = Some(timeout);
@@ -235,14 +245,17 @@ impl ClientBuilder {
                 .tls_config(self.tls(&address)?)
                 .map_err(|error| tls_error(&address, &error))?;
         }
-        Ok(self.finish(address, endpoint.connect_lazy()))
+        let origin = origin(&address)?;
+        let route = Route::new(origin, self.protocol, self.web(&address));
+        Ok(self.finish(address, endpoint.connect_lazy(), route))
     }
 
     /// Builds a client on an existing channel, such as an in-memory one. The address still determines the audience and the names
-    /// in errors; CA, server name, connect timeout and user agent are those of the channel.
+    /// in errors; CA, server name, connect timeout and user agent are those of the channel, over which gRPC alone is spoken.
     pub fn build_with_channel(self, channel: Channel) -> Result<Client, BuildError> {
         let address = self.check_address()?;
-        Ok(self.finish(address, channel))
+        let route = Route::by_grpc(origin(&address)?);
+        Ok(self.finish(address, channel, route))
     }
 
     fn check_address(&self) -> Result<Address, BuildError> {
@@ -276,10 +289,27 @@ impl ClientBuilder {
         Ok(config.ca_certificate(Certificate::from_pem(pem)))
     }
 
-    fn finish(self, address: Address, channel: Channel) -> Client {
+    fn web(&self, address: &Address) -> WebSettings {
+        let tls = WebTls {
+            ca_pem: self.ca_pem.clone(),
+            client_certificate: self
+                .client_certificate
+                .as_ref()
+                .map(|client| (client.chain.clone(), client.key.clone())),
+            server_name: self.server_name.clone().unwrap_or_else(|| address.host()),
+        };
+        WebSettings {
+            tls: (address.scheme() == Scheme::Https).then_some(tls),
+            connect_timeout: self.connect_timeout,
+            user_agent: self.user_agent.clone(),
+        }
+    }
+
+    fn finish(self, address: Address, channel: Channel, route: Route) -> Client {
         let shared = Shared {
             address,
             channel,
+            route: Arc::new(route),
             tokens: self.tokens,
             retry: self.retry,
             watch: self.watch,
@@ -301,6 +331,16 @@ impl ClientCertificate {
         CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider()).map_err(|error| error.to_string())?;
         Ok(Identity::from_pem(&self.chain, pem))
     }
+}
+
+fn origin(address: &Address) -> Result<Uri, BuildError> {
+    address
+        .to_string()
+        .parse()
+        .map_err(|error: http::uri::InvalidUri| BuildError::Tls {
+            address: address.clone(),
+            fault: error.to_string(),
+        })
 }
 
 fn check_certificates(pem: &[u8]) -> Result<(), String> {
@@ -360,7 +400,12 @@ mod tests {
     #[tokio::test]
     async fn settings_that_cannot_work_are_refused_at_once() {
         let address = "https://bind.example.com";
-        check(Client::builder("https://bind.example.com/api"), Err("AddressInvalid"));
+        check(
+            Client::builder("https://bind.example.com/a/../b"),
+            Err("AddressInvalid"),
+        );
+        let below = "https://bind.example.com/bindery";
+        check(Client::builder(format!("{below}/")), Ok(below));
         check(Client::builder(address).ca_pem("no certificate"), Err("CaInvalid"));
         let garbage = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
         check(Client::builder(address).ca_pem(garbage), Err("CaInvalid"));

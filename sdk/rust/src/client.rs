@@ -29,6 +29,7 @@ use crate::error::Error;
 use crate::method::Method;
 use crate::retry::RetryPolicy;
 use crate::token::{self, TokenSource};
+use crate::transport::{LongLived, Protocol, Route, Transport};
 use crate::watch::WatchTiming;
 
 /// Size limit of a response, in bytes.
@@ -48,6 +49,7 @@ pub struct Client {
 pub(crate) struct Shared {
     pub(crate) address: Address,
     pub(crate) channel: Channel,
+    pub(crate) route: Arc<Route>,
     pub(crate) tokens: Option<Arc<dyn TokenSource>>,
     pub(crate) retry: RetryPolicy,
     pub(crate) watch: WatchTiming,
@@ -91,6 +93,11 @@ impl Client {
     /// Returns the audience that tokens must have. It follows from the address alone, never from a response.
     pub fn audience(&self) -> String {
         self.shared.address.to_string()
+    }
+
+    /// Returns the protocol that the next call uses first: [`Protocol::Grpc`] or [`Protocol::GrpcWeb`].
+    pub fn protocol(&self) -> Protocol {
+        self.shared.route.protocol()
     }
 
     /// Sets the time limit of calls, all attempts included.
@@ -189,7 +196,8 @@ impl Client {
         A: Message + Default + 'static,
     {
         let request_id = request_id();
-        let request = self.request(message, method.is_open(), &request_id, tokens).await?;
+        let mut request = self.request(message, method.is_open(), &request_id, tokens).await?;
+        request.extensions_mut().insert(LongLived);
         let mut grpc = self.grpc(&request_id).await?;
         let path = PathAndQuery::from_static(method.path());
         let answer = grpc.server_streaming(request, path, ProstCodec::<Q, A>::default());
@@ -209,14 +217,18 @@ impl Client {
         }
     }
 
-    async fn grpc(&self, request_id: &str) -> Result<Grpc<Channel>, Error> {
-        let mut grpc = Grpc::new(self.shared.channel.clone())
+    async fn grpc(&self, request_id: &str) -> Result<Grpc<Transport>, Error> {
+        let channel = self.shared.channel.clone();
+        let mut grpc = self
+            .shared
+            .route
+            .over(channel)
             .max_decoding_message_size(MESSAGE_RECEIVE_MAX)
             .max_encoding_message_size(MESSAGE_SEND_MAX);
         match grpc.ready().await {
             Ok(()) => Ok(grpc),
             Err(error) => {
-                let status = Status::from_error(Box::new(error));
+                let status = Status::from_error(error);
                 Err(Error::from_status(&status, self.address(), request_id))
             }
         }

@@ -32,6 +32,7 @@ pub mod objects;
 mod page;
 mod retry;
 mod token;
+mod transport;
 mod watch;
 
 pub use bindery_proto::address::{Address, AddressError, audience};
@@ -49,6 +50,7 @@ pub use token::exec::ExecToken;
 pub use token::file::FileToken;
 pub use token::{StaticToken, TokenError, TokenFn, TokenSource, token_fn};
 pub use tonic::Code;
+pub use transport::Protocol;
 pub use watch::{ContractEvent, ExportEvent, RequestEvent, Watch, WatchEvent};
 
 /// All methods of the API, typed, for [`Client::call`].

@@ -4,3 +4,4 @@ mod calls;
 mod server;
 mod tls;
 mod watch;
+mod web;
