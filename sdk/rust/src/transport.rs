@@ -95,7 +95,8 @@ impl Transport {
             (Plan::Grpc, _) | (_, None) => by_grpc(grpc, parts, body).await,
             (Plan::Web, Some(web)) => {
                 let outcome = web.get()?.send(parts, body).await;
-                if matches!(&outcome, Ok(response) if !is_of_server(response)) {
+                let works = matches!(&outcome, Ok(response) if is_of_server(response));
+                if !works {
                     route.choice().web_failed();
                 }
                 outcome

@@ -15,7 +15,7 @@ fn settings_in(line: &str, folder: Folder) -> Result<Settings, Failure> {
 #[track_caller]
 fn check_usage(line: &str, expect: &str) {
     let Err(Failure::Usage(message)) = settings(line).and_then(|settings| settings.backend().map(|_| ())) else {
-    check_usage("kubectl-bind --server https://b/a/../c --token x templates", "its path");
+        check_usage("kubectl-bind --server https://b/a/../c --token x templates", "its path");
     };
     assert!(message.contains(expect), "{message}");
 }

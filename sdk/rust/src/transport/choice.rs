@@ -77,7 +77,8 @@ impl Choice {
         self.web_until.replace(now + GRPC_AGAIN_AFTER).is_none()
     }
 
-    /// Notes that something other than the server answered a call by gRPC-Web, so that the next call tries gRPC.
+    /// Notes that a call by gRPC-Web did not reach the server, so that the next call tries gRPC: what stands before the server may have
+    /// been replaced.
     pub(super) fn web_failed(&mut self) {
         self.web_until = None;
     }

@@ -1,7 +1,7 @@
 //! gRPC-Web: the same services for browsers, and for clients behind a proxy that speaks HTTP/1.1 only. A call is translated to
 //! gRPC before the layers of every call, so that authentication, limits, audit and metrics are the same.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, time::Duration};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
 use tonic::body::Body;
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// How long a browser may remember that an origin is allowed.
-const PREFLIGHT_AGE: std::time::Duration = std::time::Duration::from_mins(10);
+const PREFLIGHT_AGE: Duration = Duration::from_mins(10);
 /// HTTP/2 counts this for each header beside its name and its value (RFC 9113, 6.5.2).
 const HEADER_OVERHEAD: usize = 32;
 
