@@ -14,7 +14,7 @@ use rustls::sign::CertifiedKey;
 use secrecy::ExposeSecret as _;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 
-use crate::client::{Client, Limits, Shared};
+use crate::client::{Client, Limits, MESSAGE_RECEIVE_MAX, Shared};
 use crate::retry::RetryPolicy;
 use crate::token::file::FileToken;
 use crate::token::{StaticToken, TokenSource};
@@ -302,6 +302,7 @@ impl ClientBuilder {
             tls: (address.scheme() == Scheme::Https).then_some(tls),
             connect_timeout: self.connect_timeout,
             user_agent: self.user_agent.clone(),
+            message_max: MESSAGE_RECEIVE_MAX,
         }
     }
 

@@ -6,7 +6,7 @@ mod web;
 
 use std::error::Error as StdError;
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -15,6 +15,7 @@ use futures::future::BoxFuture;
 use http::request::Parts;
 use http::{HeaderMap, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Full};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tonic::body::Body;
 use tonic::client::Grpc;
@@ -22,8 +23,8 @@ use tonic::transport::Channel;
 use tower::Service;
 
 use crate::error::transport::{TransportFault, fault_in};
-use choice::{Choice, Plan};
-use web::LazyWeb;
+use choice::{ProtocolChoice, SendPlan};
+use web::LazyWebConnections;
 
 pub use choice::Protocol;
 pub(crate) use web::{WebSettings, WebTls};
@@ -38,8 +39,8 @@ pub(crate) struct LongLived;
 pub(crate) struct Route {
     origin: Uri,
     /// None where the user made the channel, of which nothing else is known.
-    web: Option<Arc<LazyWeb>>,
-    choice: Mutex<Choice>,
+    web: Option<Arc<LazyWebConnections>>,
+    choice: Mutex<ProtocolChoice>,
 }
 
 /// Sends calls by gRPC over a channel, or by gRPC-Web, whichever gets through.
@@ -54,8 +55,8 @@ impl Route {
     pub(crate) fn new(origin: Uri, protocol: Protocol, web: WebSettings) -> Self {
         Self {
             origin,
-            web: Some(Arc::new(LazyWeb::new(web))),
-            choice: Mutex::new(Choice::new(protocol)),
+            web: Some(Arc::new(LazyWebConnections::new(web))),
+            choice: Mutex::new(ProtocolChoice::new(protocol)),
         }
     }
 
@@ -64,7 +65,7 @@ impl Route {
         Self {
             origin,
             web: None,
-            choice: Mutex::new(Choice::new(Protocol::Grpc)),
+            choice: Mutex::new(ProtocolChoice::new(Protocol::Grpc)),
         }
     }
 
@@ -76,11 +77,7 @@ impl Route {
 
     /// The protocol that the next call uses first: gRPC or gRPC-Web.
     pub(crate) fn protocol(&self) -> Protocol {
-        self.choice().current(Instant::now())
-    }
-
-    fn choice(&self) -> MutexGuard<'_, Choice> {
-        self.choice.lock().unwrap_or_else(PoisonError::into_inner)
+        self.choice.lock().current(Instant::now())
     }
 }
 
@@ -90,22 +87,22 @@ impl Transport {
         // At most MESSAGE_SEND_MAX, kept for the case that the call must be sent again by the other protocol.
         let body = body.collect().await?.to_bytes();
         let Self { route, grpc } = self;
-        let plan = route.choice().plan(Instant::now());
+        let plan = route.choice.lock().plan(Instant::now());
         match (plan, route.web.clone()) {
-            (Plan::Grpc, _) | (_, None) => by_grpc(grpc, parts, body).await,
-            (Plan::Web, Some(web)) => {
+            (SendPlan::Grpc, _) | (_, None) => by_grpc(grpc, parts, body).await,
+            (SendPlan::Web, Some(web)) => {
                 let outcome = web.get()?.send(parts, body).await;
                 let works = matches!(&outcome, Ok(response) if is_of_server(response));
                 if !works {
-                    route.choice().web_failed();
+                    route.choice.lock().web_failed();
                 }
                 outcome
             }
-            (Plan::GrpcOrWeb, Some(web)) => {
+            (SendPlan::GrpcOrWeb, Some(web)) => {
                 let first = by_grpc(grpc, parts.clone(), body.clone()).await;
                 if !lacks_http2(&first) {
                     if first.is_ok() {
-                        route.choice().grpc_worked();
+                        route.choice.lock().grpc_worked();
                     }
                     return first;
                 }
@@ -117,7 +114,7 @@ impl Transport {
                 if !is_of_server(&second) {
                     return first;
                 }
-                if is_grpc(second.headers()) && route.choice().web_worked(Instant::now()) {
+                if is_grpc(second.headers()) && route.choice.lock().web_worked(Instant::now()) {
                     tracing::info!(server = %route.origin, "HTTP/2 does not reach the server: calls are sent as gRPC-Web over HTTP/1.1");
                 }
                 Ok(second)

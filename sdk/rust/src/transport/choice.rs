@@ -22,7 +22,7 @@ pub enum Protocol {
 
 /// What a client knows of the way to its server.
 #[derive(Debug)]
-pub(super) struct Choice {
+pub(super) struct ProtocolChoice {
     setting: Protocol,
     /// Until when gRPC-Web is used without trying gRPC.
     web_until: Option<Instant>,
@@ -30,14 +30,14 @@ pub(super) struct Choice {
 
 /// How to send the next call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Plan {
+pub(super) enum SendPlan {
     Grpc,
     Web,
     /// By gRPC, and by gRPC-Web if HTTP/2 does not reach the server.
     GrpcOrWeb,
 }
 
-impl Choice {
+impl ProtocolChoice {
     pub(super) fn new(setting: Protocol) -> Self {
         Self {
             setting,
@@ -46,14 +46,14 @@ impl Choice {
     }
 
     /// Decides how to send a call. If it is time to try gRPC again, one call tries it and the others go on by gRPC-Web.
-    pub(super) fn plan(&mut self, now: Instant) -> Plan {
+    pub(super) fn plan(&mut self, now: Instant) -> SendPlan {
         match (self.setting, self.web_until) {
-            (Protocol::Grpc, _) => Plan::Grpc,
-            (Protocol::GrpcWeb, _) => Plan::Web,
-            (Protocol::Auto, Some(until)) if now < until => Plan::Web,
+            (Protocol::Grpc, _) => SendPlan::Grpc,
+            (Protocol::GrpcWeb, _) => SendPlan::Web,
+            (Protocol::Auto, Some(until)) if now < until => SendPlan::Web,
             (Protocol::Auto, until) => {
                 self.web_until = until.map(|_| now + GRPC_AGAIN_AFTER);
-                Plan::GrpcOrWeb
+                SendPlan::GrpcOrWeb
             }
         }
     }
@@ -90,37 +90,37 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_falls_back_and_tries_grpc_again_later() {
-        let mut choice = Choice::new(Protocol::Auto);
+        let mut choice = ProtocolChoice::new(Protocol::Auto);
         let start = Instant::now();
-        assert_eq!(choice.plan(start), Plan::GrpcOrWeb);
-        assert_eq!(choice.plan(start), Plan::GrpcOrWeb, "nothing is known yet");
+        assert_eq!(choice.plan(start), SendPlan::GrpcOrWeb);
+        assert_eq!(choice.plan(start), SendPlan::GrpcOrWeb, "nothing is known yet");
         assert!(choice.web_worked(start));
         assert!(!choice.web_worked(start), "no news");
         assert_eq!(
             (choice.plan(start), choice.current(start)),
-            (Plan::Web, Protocol::GrpcWeb)
+            (SendPlan::Web, Protocol::GrpcWeb)
         );
         let later = start + GRPC_AGAIN_AFTER;
-        assert_eq!(choice.plan(later), Plan::GrpcOrWeb);
-        assert_eq!(choice.plan(later), Plan::Web, "one call tries");
+        assert_eq!(choice.plan(later), SendPlan::GrpcOrWeb);
+        assert_eq!(choice.plan(later), SendPlan::Web, "one call tries");
         choice.grpc_worked();
-        assert_eq!(choice.plan(later), Plan::GrpcOrWeb);
+        assert_eq!(choice.plan(later), SendPlan::GrpcOrWeb);
         assert_eq!(choice.current(later), Protocol::Grpc);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_way_that_closes_is_forgotten() {
-        let mut choice = Choice::new(Protocol::Auto);
+        let mut choice = ProtocolChoice::new(Protocol::Auto);
         let now = Instant::now();
         choice.web_worked(now);
         choice.web_failed();
-        assert_eq!(choice.plan(now), Plan::GrpcOrWeb);
+        assert_eq!(choice.plan(now), SendPlan::GrpcOrWeb);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_setting_is_kept_whatever_happens() {
-        for (setting, plan) in [(Protocol::Grpc, Plan::Grpc), (Protocol::GrpcWeb, Plan::Web)] {
-            let mut choice = Choice::new(setting);
+        for (setting, plan) in [(Protocol::Grpc, SendPlan::Grpc), (Protocol::GrpcWeb, SendPlan::Web)] {
+            let mut choice = ProtocolChoice::new(setting);
             let now = Instant::now();
             choice.web_worked(now);
             assert_eq!(choice.plan(now), plan);

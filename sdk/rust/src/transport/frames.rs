@@ -2,12 +2,13 @@
 
 use std::fmt::Display;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame};
+use parking_lot::Mutex;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Sleep, sleep};
 use tonic::Status;
@@ -25,7 +26,7 @@ const TRAILERS_MAX: usize = 64 * 1024;
 const END_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// What is wrong with a body. tonic-web keeps only the text of an error.
-pub(super) type Fault = Arc<Mutex<Option<BoxError>>>;
+pub(super) type BodyFault = Arc<Mutex<Option<BoxError>>>;
 
 /// A response broke off.
 #[derive(Debug, thiserror::Error)]
@@ -33,10 +34,10 @@ pub(super) type Fault = Arc<Mutex<Option<BoxError>>>;
 struct Broken(String);
 
 /// A body as it comes from the connection. A frame that is too large fails at its header: tonic-web would collect all of it.
-pub(super) struct Received<B> {
+pub(super) struct ReceivedBody<B> {
     body: B,
     message_max: usize,
-    fault: Fault,
+    fault: BodyFault,
     header: [u8; FRAME_HEADER],
     /// Bytes of the header that have come.
     begun: usize,
@@ -45,9 +46,9 @@ pub(super) struct Received<B> {
 }
 
 /// A body as tonic-web reads it, with the faults of the connection. It holds the permit of its call.
-pub(super) struct Read<B> {
+pub(super) struct CompleteBody<B> {
     body: B,
-    fault: Fault,
+    fault: BodyFault,
     /// Whether the status has come, in trailers or in headers.
     complete: bool,
     /// Trailers that wait for the end of the body: a connection that is left before cannot serve another call.
@@ -55,8 +56,8 @@ pub(super) struct Read<B> {
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-impl<B> Received<B> {
-    pub(super) fn new(body: B, message_max: usize, fault: Fault) -> Self {
+impl<B> ReceivedBody<B> {
+    pub(super) fn new(body: B, message_max: usize, fault: BodyFault) -> Self {
         Self {
             body,
             message_max,
@@ -100,7 +101,7 @@ impl<B> Received<B> {
     }
 }
 
-impl<B> Body for Received<B>
+impl<B> Body for ReceivedBody<B>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<BoxError>,
@@ -117,13 +118,13 @@ where
             },
             Some(Err(error)) => Broken(innermost(&*error.into())).into(),
         };
-        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault);
+        *self.fault.lock() = Some(fault);
         Poll::Ready(Some(Err("the fault is kept apart")))
     }
 }
 
-impl<B> Read<B> {
-    pub(super) fn new(body: B, fault: Fault, complete: bool, permit: Option<OwnedSemaphorePermit>) -> Self {
+impl<B> CompleteBody<B> {
+    pub(super) fn new(body: B, fault: BodyFault, complete: bool, permit: Option<OwnedSemaphorePermit>) -> Self {
         Self {
             body,
             fault,
@@ -134,7 +135,7 @@ impl<B> Read<B> {
     }
 }
 
-impl<B> Body for Read<B>
+impl<B> Body for CompleteBody<B>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<BoxError> + Display,
@@ -161,7 +162,7 @@ where
                 Some(Ok(frame)) => Some(Ok(frame)),
                 Some(Err(error)) => {
                     self.complete = true;
-                    let fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner).take();
+                    let fault = self.fault.lock().take();
                     Some(Err(fault.unwrap_or_else(|| error.into())))
                 }
                 None if self.complete => None,
@@ -202,19 +203,22 @@ mod tests {
 
     fn received(
         chunks: Vec<io::Result<Vec<u8>>>,
-    ) -> (Received<impl Body<Data = Bytes, Error = io::Error> + Unpin>, Fault) {
+    ) -> (
+        ReceivedBody<impl Body<Data = Bytes, Error = io::Error> + Unpin>,
+        BodyFault,
+    ) {
         let frames = chunks
             .into_iter()
             .map(|chunk| chunk.map(|bytes| Frame::data(Bytes::from(bytes))));
-        let fault = Fault::default();
+        let fault = BodyFault::default();
         (
-            Received::new(StreamBody::new(stream::iter(frames)), MAX, Arc::clone(&fault)),
+            ReceivedBody::new(StreamBody::new(stream::iter(frames)), MAX, Arc::clone(&fault)),
             fault,
         )
     }
 
-    fn told(fault: &Fault) -> String {
-        let fault = fault.lock().unwrap().take().expect("a fault");
+    fn told(fault: &BodyFault) -> String {
+        let fault = fault.lock().take().expect("a fault");
         let status = Status::from_error(fault);
         format!("{:?} {}", status.code(), status.message())
     }
@@ -245,7 +249,7 @@ mod tests {
     async fn a_response_needs_its_status() {
         let read = |trailers: bool, complete: bool| {
             let end = trailers.then(|| Ok::<_, BoxError>(Frame::trailers(http::HeaderMap::new())));
-            Read::new(StreamBody::new(stream::iter(end)), Fault::default(), complete, None).collect()
+            CompleteBody::new(StreamBody::new(stream::iter(end)), BodyFault::default(), complete, None).collect()
         };
         assert!(read(true, false).await.is_ok());
         assert!(read(false, true).await.is_ok());

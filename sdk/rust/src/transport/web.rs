@@ -28,9 +28,8 @@ use tonic_web::{GrpcWebCall, GrpcWebClientService};
 use tower::util::BoxCloneSyncService;
 use tower::{Service as _, ServiceExt as _, service_fn};
 
-use super::frames::{Fault, Read, Received};
+use super::frames::{BodyFault, CompleteBody, ReceivedBody};
 use super::{BoxError, LongLived};
-use crate::client::MESSAGE_RECEIVE_MAX;
 
 /// Calls in progress at the same time, each on its own connection. Further calls wait. Watches are not counted.
 const CALLS_MAX: usize = 32;
@@ -48,6 +47,8 @@ pub(crate) struct WebSettings {
     pub(crate) tls: Option<WebTls>,
     pub(crate) connect_timeout: Duration,
     pub(crate) user_agent: String,
+    /// Size limit of a response, in bytes.
+    pub(crate) message_max: usize,
 }
 
 /// The TLS settings of a client, which were checked when it was built.
@@ -60,20 +61,21 @@ pub(crate) struct WebTls {
 }
 
 /// The connections for gRPC-Web, set up by the first call that needs one.
-pub(super) struct LazyWeb {
+pub(super) struct LazyWebConnections {
     settings: WebSettings,
-    web: OnceLock<Result<Web, String>>,
+    web: OnceLock<Result<WebConnections, String>>,
 }
 
 /// The connections for gRPC-Web. Clones share them.
 #[derive(Clone)]
-pub(super) struct Web {
+pub(super) struct WebConnections {
     http: Client<Connector, GrpcWebCall<Full<Bytes>>>,
     user_agent: HeaderValue,
+    message_max: usize,
     calls: Arc<Semaphore>,
 }
 
-impl LazyWeb {
+impl LazyWebConnections {
     pub(super) fn new(settings: WebSettings) -> Self {
         Self {
             settings,
@@ -81,16 +83,16 @@ impl LazyWeb {
         }
     }
 
-    pub(super) fn get(&self) -> Result<Web, BoxError> {
+    pub(super) fn get(&self) -> Result<WebConnections, BoxError> {
         let made = self
             .web
-            .get_or_init(|| Web::new(&self.settings).map_err(|error| error.to_string()));
+            .get_or_init(|| WebConnections::new(&self.settings).map_err(|error| error.to_string()));
         made.clone()
             .map_err(|error| format!("gRPC-Web cannot be set up: {error}").into())
     }
 }
 
-impl Web {
+impl WebConnections {
     fn new(settings: &WebSettings) -> Result<Self, BoxError> {
         let http = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
@@ -100,6 +102,7 @@ impl Web {
         Ok(Self {
             http,
             user_agent: HeaderValue::try_from(&settings.user_agent)?,
+            message_max: settings.message_max,
             calls: Arc::new(Semaphore::new(CALLS_MAX)),
         })
     }
@@ -116,10 +119,10 @@ impl Web {
         parts.headers.insert(header::USER_AGENT, self.user_agent);
         // Some proxies refuse a request without it.
         parts.headers.insert(header::CONTENT_LENGTH, body.len().into());
-        let fault = Fault::default();
+        let fault = BodyFault::default();
         let of_connection = Arc::clone(&fault);
         let http = self.http.map_response(move |response: Response<Incoming>| {
-            response.map(|body| Received::new(body, MESSAGE_RECEIVE_MAX, of_connection))
+            response.map(|body| ReceivedBody::new(body, self.message_max, of_connection))
         });
         let request = Request::from_parts(parts, Full::new(body));
         // Boxed, since the compiler cannot tell otherwise that it is Send.
@@ -132,7 +135,7 @@ impl Web {
             }
         })?;
         let complete = Status::from_header_map(response.headers()).is_some() || !super::is_grpc(response.headers());
-        Ok(response.map(|body| Body::new(Read::new(body, fault, complete, permit))))
+        Ok(response.map(|body| Body::new(CompleteBody::new(body, fault, complete, permit))))
     }
 }
 
