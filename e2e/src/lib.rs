@@ -26,7 +26,7 @@
 //! | [`synk`] | runs the project's command `synk`, which applies sets of manifests |
 //! | [`wildwest`] | the example API `cowboys.wildwest.dev` |
 //!
-//! [`Gate`] and [`Proxy`] cut a program off from its API server, [`Liar`] answers some requests wrongly, and
+//! [`Gate`] and [`Proxy`] cut a program off from its API server, [`Nginx`] lets nothing but HTTP/1.1 through to a server, [`Liar`] answers some requests wrongly, and
 //! [`Kubelet`] runs Pods from the images of the programs, because the control planes have no nodes. A [`Pair`] is two of them.
 
 mod audit;
@@ -56,6 +56,7 @@ pub mod lease;
 mod liar;
 pub mod manifests;
 mod network;
+mod nginx;
 pub mod offer;
 mod pair;
 pub mod pki;
@@ -79,6 +80,7 @@ pub use kubeconfig::{Kubeconfig, User};
 pub use kubelet::Kubelet;
 pub use liar::{Liar, Lie};
 pub use network::NetworkNamespace;
+pub use nginx::Nginx;
 pub use pair::Pair;
 pub use process::Process;
 pub use provider::{Certificates, NAMESPACE, Provider, TLS_SECRET, free_port};

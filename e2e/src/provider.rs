@@ -37,6 +37,8 @@ pub struct Provider {
     pub servers: Vec<Process>,
     programs: Programs,
     ports: Ports,
+    /// The URL that clients dial, if it is that of a proxy.
+    external: Option<String>,
     /// The ports of all servers that were ever started, in their order.
     replicas: Vec<Ports>,
     extra: Vec<String>,
@@ -81,12 +83,33 @@ impl Provider {
     /// As [`Provider::start_with`], with servers that make their certificates.
     pub async fn start_managed(name: &str, extra: &[&str]) -> Result<Self> {
         let plane = ControlPlane::start_before_controllers(name).await?;
-        Box::pin(Self::install(Programs::default(), plane, extra, Certificates::Managed)).await
+        Box::pin(Self::install(
+            Programs::default(),
+            plane,
+            extra,
+            Certificates::Managed,
+            None,
+        ))
+        .await
+    }
+
+    /// As [`Provider::start_with`], with servers that clients reach at the URL of a proxy.
+    pub async fn start_behind(url: &str, name: &str, extra: &[&str]) -> Result<Self> {
+        let plane = ControlPlane::start_before_controllers(name).await?;
+        let external = Some(url.to_owned());
+        Box::pin(Self::install(
+            Programs::default(),
+            plane,
+            extra,
+            Certificates::Files,
+            external,
+        ))
+        .await
     }
 
     /// As [`Provider::start_on`], with the server of another build.
     pub async fn start_from(programs: Programs, plane: ControlPlane, extra: &[&str]) -> Result<Self> {
-        Box::pin(Self::install(programs, plane, extra, Certificates::Files)).await
+        Box::pin(Self::install(programs, plane, extra, Certificates::Files, None)).await
     }
 
     async fn install(
@@ -94,6 +117,7 @@ impl Provider {
         plane: ControlPlane,
         extra: &[&str],
         certificates: Certificates,
+        external: Option<String>,
     ) -> Result<Self> {
         plane.apply(&programs.manifests("crds")?).await?;
         plane.restart_controller_manager()?;
@@ -109,6 +133,7 @@ impl Provider {
                 grpc: free_port()?,
                 admin: free_port()?,
             },
+            external,
             replicas: Vec::new(),
             extra: extra.iter().map(|flag| (*flag).to_owned()).collect(),
             env: Vec::new(),
@@ -251,7 +276,8 @@ impl Provider {
 
     /// The URL that clients dial, and the audience of their tokens.
     pub fn address(&self) -> String {
-        format!("https://127.0.0.1:{}", self.ports.grpc)
+        let direct = || format!("https://127.0.0.1:{}", self.ports.grpc);
+        self.external.clone().unwrap_or_else(direct)
     }
 
     /// The addresses of loopback to which konnectors connect: those of the API server and of all servers so far.

@@ -2,8 +2,11 @@
 //!
 //! A token for a backend is for the audience that the client derives from the address it dials, and the server derives
 //! the one it demands from its own external address, by the same function. Both must come to the same text, so there is
-//! one spelling: scheme and host in lower case, the port only where it is not the scheme's default, no path, no
-//! trailing slash. `HTTPS://Bind.Example.com:443/` and `bind.example.com` are both `https://bind.example.com`.
+//! one spelling: scheme and host in lower case, the port only where it is not the scheme's default, no trailing slash.
+//! `HTTPS://Bind.Example.com:443/` and `bind.example.com` are both `https://bind.example.com`.
+//!
+//! A proxy may serve the backend below a path prefix. The prefix belongs to the address and to the audience: another prefix
+//! of the same host may lead to another backend, which must not be able to use the token.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -21,12 +24,14 @@ pub enum Scheme {
     Http,
 }
 
-/// Where a backend is: scheme, host and port, and nothing else. Displayed in its one spelling.
+/// Where a backend is: scheme, host, port, and the path prefix below which a proxy serves it, if any. Displayed in its one
+/// spelling.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
     scheme: Scheme,
     host: Host,
     port: u16,
+    prefix: String,
 }
 
 /// Host of an address: a name, or an IP address.
@@ -38,7 +43,9 @@ enum Host {
 
 /// Why a text is no address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{address:?} is no address of a backend: {fault}; write https://host or https://host:port")]
+#[error(
+    "{address:?} is no address of a backend: {fault}; write https://host, https://host:port or https://host:port/prefix"
+)]
 pub struct AddressError {
     address: String,
     fault: &'static str,
@@ -51,6 +58,7 @@ pub struct AddressError {
 ///
 /// assert_eq!(audience("https://Bind.Example.com:443/").as_deref(), Ok("https://bind.example.com"));
 /// assert_eq!(audience("bind.example.com:8443").as_deref(), Ok("https://bind.example.com:8443"));
+/// assert_eq!(audience("https://example.com/bindery/").as_deref(), Ok("https://example.com/bindery"));
 /// ```
 pub fn audience(address: &str) -> Result<String, AddressError> {
     Ok(address.parse::<Address>()?.to_string())
@@ -92,6 +100,11 @@ impl Address {
         self.port
     }
 
+    /// The path before that of each method, such as `/bindery`, which is plain segments; empty if there is none.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
     /// Whether nothing leaves this machine: a loopback IP address, or `localhost`.
     pub fn is_loopback(&self) -> bool {
         match &self.host {
@@ -120,10 +133,10 @@ impl fmt::Display for Address {
             Host::Ip(IpAddr::V4(ip)) => write!(f, "{ip}")?,
             Host::Name(name) => f.write_str(name)?,
         }
-        if self.port == self.scheme.default_port() {
-            return Ok(());
+        if self.port != self.scheme.default_port() {
+            write!(f, ":{}", self.port)?;
         }
-        write!(f, ":{}", self.port)
+        f.write_str(&self.prefix)
     }
 }
 
@@ -135,10 +148,10 @@ fn parse(text: &str) -> Result<Address, &'static str> {
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (Scheme::Http, rest),
         Some(_) => return Err("its scheme is neither https nor http"),
     };
-    let authority = rest.strip_suffix('/').unwrap_or(rest);
-    if authority.contains(['/', '?', '#']) {
-        return Err("it has a path, a query or a fragment");
+    if rest.contains(['?', '#']) {
+        return Err("it has a query or a fragment");
     }
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     if authority.contains('@') {
         return Err("it names a user");
     }
@@ -147,7 +160,13 @@ fn parse(text: &str) -> Result<Address, &'static str> {
         None => scheme.default_port(),
         Some(digits) => parse_port(digits)?,
     };
-    Ok(Address { scheme, host, port })
+    let prefix = parse_prefix(path)?;
+    Ok(Address {
+        scheme,
+        host,
+        port,
+        prefix,
+    })
 }
 
 fn split_port(authority: &str) -> Result<(Host, Option<&str>), &'static str> {
@@ -198,6 +217,25 @@ fn parse_port(digits: &str) -> Result<u16, &'static str> {
     }
 }
 
+/// Reads the path below which a proxy serves the backend. Only characters that every proxy leaves as they are may stand in it:
+/// an escaped or a dotted segment could mean one path to the client and another one to the proxy.
+fn parse_prefix(path: &str) -> Result<String, &'static str> {
+    let path = path.strip_suffix('/').unwrap_or(path);
+    let Some(segments) = path.strip_prefix('/') else {
+        return Ok(String::new());
+    };
+    for segment in segments.split('/') {
+        if matches!(segment, "" | "." | "..") {
+            return Err("its path has an empty segment, or one of dots");
+        }
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+        if !segment.bytes().all(is_plain) {
+            return Err("its path has characters other than letters, digits, '-', '.', '_' and '~'");
+        }
+    }
+    Ok(path.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -238,12 +276,42 @@ mod tests {
     }
 
     #[test]
+    fn a_prefix_belongs_to_the_audience() {
+        check("https://example.com/bindery", "https://example.com/bindery");
+        check("HTTPS://Example.com:443/bindery/", "https://example.com/bindery");
+        check("example.com:8443/a/b-c_d.e~f/", "https://example.com:8443/a/b-c_d.e~f");
+        check("https://example.com/Bindery", "https://example.com/Bindery");
+        check("https://[::1]:443/x", "https://[::1]/x");
+        let address: Address = "https://example.com:443/a/b/".parse().expect("an address");
+        assert_eq!((address.host().as_str(), address.prefix()), ("example.com", "/a/b"));
+        let address: Address = "https://example.com/".parse().expect("an address");
+        assert_eq!(address.prefix(), "");
+    }
+
+    #[test]
+    fn a_prefix_that_could_mean_two_paths_is_refused() {
+        for path in ["//", "/a//b", "//a", "/a//", "/.", "/..", "/a/../b", "/a/./"] {
+            check_refused(&format!("https://example.com{path}"), "empty segment, or one of dots");
+        }
+        for path in [
+            "/%2e%2e", "/a%2fb", "/a b", "/a;b", "/a:b", "/a@b", "/a\\b", "/ä", "/a\r\nb", "/a\0", "/a*",
+        ] {
+            check_refused(
+                &format!("https://example.com{path}"),
+                "its path has characters other than",
+            );
+        }
+        check_refused("https://example.com/a?b", "a query or a fragment");
+        check_refused("https://example.com/a#b", "a query or a fragment");
+        check_refused("https://me@example.com/a", "a user");
+    }
+
+    #[test]
     fn what_is_no_address_is_refused() {
         check_refused("", "no host");
         check_refused("https://", "no host");
         check_refused("https://:443", "no host");
         check_refused("ftp://bind.example.com", "neither https nor http");
-        check_refused("https://bind.example.com/api", "a path");
         check_refused("https://bind.example.com?x", "a query");
         check_refused("https://me@bind.example.com", "a user");
         check_refused("https://bind.example.com:0", "between 1 and 65535");
@@ -275,9 +343,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_audience_is_its_own_audience(host in "[a-zA-Z0-9]{1,9}(\\.[a-zA-Z]{1,9}){0,3}", port in 1_u16.., tls: bool) {
+        fn an_audience_is_its_own_audience(
+            host in "[a-zA-Z0-9]{1,9}(\\.[a-zA-Z]{1,9}){0,3}", port in 1_u16.., tls: bool, prefix in "(/[a-z_~]{1,5}){0,3}/?",
+        ) {
             let scheme = if tls { "https" } else { "http" };
-            let first = audience(&format!("{scheme}://{host}:{port}")).expect("an address");
+            let first = audience(&format!("{scheme}://{host}:{port}{prefix}")).expect("an address");
             let second = audience(&first).expect("an audience is an address");
             prop_assert_eq!(first, second);
         }

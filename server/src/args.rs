@@ -9,10 +9,12 @@ use bindery_api::{
 use bindery_proto::address::{Address, AddressError, Scheme};
 use bindery_runtime::{lease::LeaseArgs, telemetry::LogArgs};
 use clap::{ArgAction, Parser, ValueEnum};
+use http::HeaderValue;
 use kube::Config;
 
 mod authentication;
 mod kubernetes;
+mod origin;
 mod tls;
 
 use crate::{
@@ -63,12 +65,16 @@ pub struct Args {
     /// where a proxy hides the addresses of its clients.
     #[arg(long, value_name = "COUNT", default_value_t = CONNECTIONS_DEFAULT)]
     pub max_connections_per_peer: NonZeroUsize,
+    /// Origins whose pages may call this server from a browser, over gRPC-Web, by comma or by giving this several times: as
+    /// https://console.example.com. Without it browsers let no page of another origin read an answer.
+    #[arg(long, value_name = "ORIGIN", value_delimiter = ',', value_parser = origin::allowed)]
+    pub cors_allowed_origins: Vec<HeaderValue>,
     /// Where /healthz, /readyz and /metrics are served. Not for consumers.
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8081")]
     pub admin_address: SocketAddr,
 
-    /// URL at which clients reach this server's gRPC port. It is also the audience that tokens for this server must be
-    /// for: kubectl create token NAME --audience URL.
+    /// URL at which clients reach this server's gRPC port, with the path prefix below which a proxy serves it, if any. It is also
+    /// the audience that tokens for this server must be for: kubectl create token NAME --audience URL.
     #[arg(long, value_name = "URL")]
     pub external_grpc_address: String,
     /// URL at which clients reached this server before it was moved. Tokens for it are still taken, so that konnectors renew
@@ -294,6 +300,7 @@ impl Args {
         Ok(GrpcEndpoint {
             address: address.to_string(),
             former: former.collect::<Result<_, ArgsError>>()?,
+            allowed_origins: self.cors_allowed_origins.clone(),
         })
     }
 }

@@ -3,7 +3,7 @@
 //! Handlers read the caches and write requests; the controllers do the work. So every replica answers every call, and a
 //! call that is repeated after a failure finds what the first one began.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, sync::Arc};
 
 use tokio_util::sync::CancellationToken;
 
@@ -30,10 +30,9 @@ use wire::error::{Failure, Outcome};
 use access::{ContractAccess, Reviews, TemplateAccess};
 use audit::Auditor;
 use auth::{Authenticator, Authenticators, IdTokenVerifier, TokenReviewer};
-use limits::HEADER_BYTES_MAX;
 use services::schema_refs::SchemaRefs;
 use streams::{Streams, changes::Hubs};
-use transport::{interceptor::Interceptor, layers::layered};
+use transport::{http_server, interceptor::Interceptor, layers::layered, web::with_grpc_web};
 
 /// What all services share.
 #[derive(Debug)]
@@ -88,22 +87,13 @@ pub async fn serve(
         state: state.clone(),
     };
     let routes = services::routes(front, &stop)?;
-    let external = state.settings.grpc.address.clone();
+    let endpoint = state.settings.grpc.clone();
     let auditor = Auditor::new(&state);
     let interceptor = Interceptor::new(Arc::new(state), authenticators, metrics.clone(), auditor, stop.clone());
-    tracing::info!(%address, external, "gRPC port open");
-    tonic::transport::Server::builder()
-        .http2_keepalive_interval(Some(Duration::from_secs(30)))
-        .http2_keepalive_timeout(Some(Duration::from_secs(20)))
-        .http2_max_header_list_size(HEADER_BYTES_MAX)
-        .initial_stream_window_size(64 * 1024)
-        .initial_connection_window_size(256 * 1024)
-        .max_concurrent_streams(256)
-        .serve_with_incoming_shutdown(
-            layered(routes.prepare(), interceptor, metrics),
-            connections,
-            stop.cancelled_owned(),
-        )
+    let services = with_grpc_web(layered(routes.prepare(), interceptor, metrics), &endpoint);
+    tracing::info!(%address, external = endpoint.address, "gRPC port open");
+    http_server()
+        .serve_with_incoming_shutdown(services, connections, stop.cancelled_owned())
         .await?;
     Ok(())
 }

@@ -3,6 +3,8 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use bindery_api::v1alpha2::{GroupResource, InformerScope, Isolation};
+use bindery_proto::address::Address;
+use http::HeaderValue;
 
 /// The settings of a server, the same on all replicas except for their names.
 #[derive(Clone, Debug)]
@@ -57,6 +59,8 @@ pub struct GrpcEndpoint {
     pub address: String,
     /// Its former URLs. Tokens with these audiences are still accepted.
     pub former: Vec<String>,
+    /// Origins whose pages may call it from a browser.
+    pub allowed_origins: Vec<HeaderValue>,
 }
 
 impl GrpcEndpoint {
@@ -64,6 +68,14 @@ impl GrpcEndpoint {
     pub fn audiences(&self) -> Vec<String> {
         let current = std::iter::once(&self.address);
         current.chain(&self.former).cloned().collect()
+    }
+
+    /// The path prefixes of its URLs: a proxy may leave them on the calls that it passes on.
+    pub fn prefixes(&self) -> Vec<String> {
+        let addresses = self.audiences();
+        let addresses = addresses.iter().filter_map(|address| address.parse::<Address>().ok());
+        let prefixes = addresses.map(|address| address.prefix().to_owned());
+        prefixes.filter(|prefix| !prefix.is_empty()).collect()
     }
 }
 
@@ -87,6 +99,7 @@ pub(crate) mod tests {
             grpc: GrpcEndpoint {
                 address: "https://bind.example.com:443".to_owned(),
                 former: Vec::new(),
+                allowed_origins: Vec::new(),
             },
             token_lifetime: Duration::from_hours(1),
             renewal_lifetime: Duration::from_hours(7 * 24),

@@ -126,7 +126,7 @@ impl PortTls {
     }
 }
 
-/// The configuration of a TLS server that serves the current certificate and speaks HTTP/2 only.
+/// The configuration of a TLS server that serves the current certificate. It speaks HTTP/2, and HTTP/1.1 for gRPC-Web.
 fn server_config(
     serving: &Arc<ServingCertificate>,
     clients: Option<&ClientAuthorities>,
@@ -138,7 +138,7 @@ fn server_config(
         None => builder.with_no_client_auth(),
     };
     let mut config = builder.with_cert_resolver(Arc::<ServingCertificate>::clone(serving));
-    config.alpn_protocols = vec![b"h2".to_vec()];
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
 }
 

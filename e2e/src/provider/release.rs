@@ -25,6 +25,7 @@ impl Provider {
                 grpc: endpoint.local_addr()?.port(),
                 admin: free_port()?,
             },
+            external: None,
             replicas: Vec::new(),
             extra: Vec::new(),
             env: Vec::new(),

@@ -77,6 +77,17 @@ fn each_value_of_the_server_is_its_flag() -> Result<()> {
             "grpc.formerAddresses={https://b.example}",
             &["--former-grpc-address=https://b.example"],
         ),
+        (
+            "grpc.address=https://a.example/bindery",
+            &["--external-grpc-address=https://a.example/bindery"],
+        ),
+        (
+            "grpc.corsAllowedOrigins={https://c.example,http://localhost:3000}",
+            &[
+                "--cors-allowed-origins=https://c.example",
+                "--cors-allowed-origins=http://localhost:3000",
+            ],
+        ),
         ("grpc.maxConnectionsPerPeer=10", &["--max-connections-per-peer=10"]),
         (
             "authentication.config.kind=AuthenticationConfiguration",

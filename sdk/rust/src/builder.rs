@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bindery_proto::address::{Address, AddressError, Scheme};
+use http::Uri;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -15,10 +16,11 @@ use secrecy::ExposeSecret as _;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 
 use crate::client::connections::Connections;
-use crate::client::{Client, Limits, Shared};
+use crate::client::{Client, Limits, MESSAGE_RECEIVE_MAX, Shared};
 use crate::retry::RetryPolicy;
 use crate::token::file::FileToken;
 use crate::token::{StaticToken, TokenSource};
+use crate::transport::{Protocol, Route, WebSettings, WebTls};
 use crate::watch::WatchTiming;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -40,6 +42,7 @@ pub struct ClientBuilder {
     allow_plaintext: bool,
     tokens: Option<Arc<dyn TokenSource>>,
     connect_timeout: Duration,
+    protocol: Protocol,
     limits: Limits,
     retry: RetryPolicy,
     watch: WatchTiming,
@@ -142,7 +145,7 @@ impl BuildError {
 }
 
 impl Client {
-    /// Returns a builder of a client for the backend at `https://host:port`.
+    /// Returns a builder of a client for the backend at `https://host:port`, or below a path prefix at which a proxy serves it.
     pub fn builder(address: impl Into<String>) -> ClientBuilder {
         ClientBuilder::new(address.into())
     }
@@ -158,6 +161,7 @@ impl ClientBuilder {
             allow_plaintext: false,
             tokens: None,
             connect_timeout: CONNECT_TIMEOUT,
+            protocol: Protocol::default(),
             limits: Limits::default(),
             retry: RetryPolicy::default(),
             watch: WatchTiming::default(),
@@ -224,6 +228,12 @@ impl ClientBuilder {
         self
     }
 
+    /// Sets the protocol. The default is gRPC, and gRPC-Web over HTTP/1.1 where a proxy on the way does not speak HTTP/2.
+    pub fn protocol(mut self, protocol: Protocol) -> Self {
+        self.protocol = protocol;
+        self
+    }
+
     /// Sets the time limit of a call with its token and all its attempts. The default is 30 s, and longer for calls that wait for a
     /// controller. Zero is an error; above 24 h, the limit is 24 h.
     pub fn timeout(mut self, timeout: Duration) -> Self {
@@ -274,20 +284,26 @@ impl ClientBuilder {
             .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
             .user_agent(self.user_agent.clone())
             .map_err(|_| BuildError::UserAgent(self.user_agent.clone()))?;
+        let mut ca_pem = None;
         if address.scheme() == Scheme::Https {
+            ca_pem = self.authority_pem(&address)?;
             endpoint = endpoint
-                .tls_config(self.tls(&address)?)
+                .tls_config(self.tls(&address, ca_pem.as_deref())?)
                 .map_err(|error| tls_error(&address, &error))?;
         }
-        Ok(self.finish(address, Connections::to(endpoint)))
+        let origin = origin(&address)?;
+        let route = Route::new(origin, self.protocol, self.web(&address, ca_pem));
+        Ok(self.finish(address, Connections::to(endpoint), route))
     }
 
     /// Builds a client on an existing channel, such as an in-memory one. The address still determines the audience and the names
-    /// in errors; CA, server name, connect timeout and user agent are those of the channel, on which watches are opened too.
+    /// in errors; CA, server name, connect timeout and user agent are those of the channel, on which watches are opened too, and
+    /// over which gRPC alone is spoken.
     pub fn build_with_channel(mut self, channel: Channel) -> Result<Client, BuildError> {
         self.check_timeouts()?;
         let address = self.check_address()?;
-        Ok(self.finish(address, Connections::of_channel(channel)))
+        let route = Route::by_grpc(origin(&address)?);
+        Ok(self.finish(address, Connections::of_channel(channel), route))
     }
 
     fn check_timeouts(&mut self) -> Result<(), BuildError> {
@@ -314,7 +330,7 @@ impl ClientBuilder {
         Err(BuildError::Plaintext { address, advice })
     }
 
-    fn tls(&self, address: &Address) -> Result<ClientTlsConfig, BuildError> {
+    fn tls(&self, address: &Address, ca_pem: Option<&[u8]>) -> Result<ClientTlsConfig, BuildError> {
         // Set even if it is the host: tonic would take the brackets of an IPv6 address as part of the name.
         let name = self.server_name.clone().unwrap_or_else(|| address.host());
         let mut config = ClientTlsConfig::new().domain_name(name).timeout(self.connect_timeout);
@@ -324,27 +340,53 @@ impl ClientBuilder {
                 fault,
             })?);
         }
+        Ok(match ca_pem {
+            Some(pem) => config.ca_certificate(Certificate::from_pem(pem)),
+            None => config.with_native_roots(),
+        })
+    }
+
+    /// Reads the CA that is trusted in place of those of the system.
+    fn authority_pem(&self, address: &Address) -> Result<Option<Vec<u8>>, BuildError> {
         let pem = match &self.authority {
-            Authority::System => return Ok(config.with_native_roots()),
-            Authority::Pem(pem) => pem,
-            Authority::File(path) => &std::fs::read(path).map_err(|source| BuildError::CaFile {
+            Authority::System => return Ok(None),
+            Authority::Pem(pem) => pem.clone(),
+            Authority::File(path) => std::fs::read(path).map_err(|source| BuildError::CaFile {
                 address: address.clone(),
                 path: path.clone(),
                 source,
             })?,
         };
         // Checked here because tonic ignores invalid certificates, and would then trust no server.
-        check_certificates(pem).map_err(|fault| BuildError::Ca {
+        check_certificates(&pem).map_err(|fault| BuildError::Ca {
             address: address.clone(),
             fault,
         })?;
-        Ok(config.ca_certificate(Certificate::from_pem(pem)))
+        Ok(Some(pem))
     }
 
-    fn finish(self, address: Address, connections: Connections) -> Client {
+    fn web(&self, address: &Address, ca_pem: Option<Vec<u8>>) -> WebSettings {
+        let tls = WebTls {
+            ca_pem,
+            client_certificate: self
+                .client_certificate
+                .as_ref()
+                .map(|client| (client.chain.clone(), client.key.clone())),
+            server_name: self.server_name.clone().unwrap_or_else(|| address.host()),
+        };
+        WebSettings {
+            tls: (address.scheme() == Scheme::Https).then_some(tls),
+            connect_timeout: self.connect_timeout,
+            user_agent: self.user_agent.clone(),
+            message_max: MESSAGE_RECEIVE_MAX,
+        }
+    }
+
+    fn finish(self, address: Address, connections: Connections, route: Route) -> Client {
         let shared = Shared {
             address,
             connections,
+            route: Arc::new(route),
             tokens: self.tokens,
             retry: self.retry,
             watch: self.watch,
@@ -374,6 +416,16 @@ pub(crate) fn check_timeout(setting: &'static str, timeout: Duration) -> Result<
         return Err(BuildError::Timeout { setting });
     }
     Ok(timeout.min(TIMEOUT_MAX))
+}
+
+fn origin(address: &Address) -> Result<Uri, BuildError> {
+    address
+        .to_string()
+        .parse()
+        .map_err(|error: http::uri::InvalidUri| BuildError::Tls {
+            address: address.clone(),
+            fault: error.to_string(),
+        })
 }
 
 fn check_certificates(pem: &[u8]) -> Result<(), String> {
@@ -433,7 +485,12 @@ mod tests {
     #[tokio::test]
     async fn settings_that_cannot_work_are_refused_at_once() {
         let address = "https://bind.example.com";
-        check(Client::builder("https://bind.example.com/api"), Err("AddressInvalid"));
+        check(
+            Client::builder("https://bind.example.com/a/../b"),
+            Err("AddressInvalid"),
+        );
+        let below = "https://bind.example.com/bindery";
+        check(Client::builder(format!("{below}/")), Ok(below));
         check(Client::builder(address).ca_pem("no certificate"), Err("CaInvalid"));
         let garbage = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
         check(Client::builder(address).ca_pem(garbage), Err("CaInvalid"));

@@ -34,6 +34,7 @@ use crate::error::Error;
 use crate::method::Method;
 use crate::retry::RetryPolicy;
 use crate::token::{self, TokenError, TokenSource};
+use crate::transport::{LongLived, Protocol, Route, Transport};
 use crate::watch::WatchTiming;
 
 /// Size limit of a response, in bytes.
@@ -53,6 +54,7 @@ pub struct Client {
 pub(crate) struct Shared {
     pub(crate) address: Address,
     pub(crate) connections: Connections,
+    pub(crate) route: Arc<Route>,
     pub(crate) tokens: Option<Arc<dyn TokenSource>>,
     pub(crate) retry: RetryPolicy,
     pub(crate) watch: WatchTiming,
@@ -96,6 +98,11 @@ impl Client {
     /// Returns the audience that tokens must have. It follows from the address alone, never from a response.
     pub fn audience(&self) -> String {
         self.shared.address.to_string()
+    }
+
+    /// Returns the protocol that the next call uses first: [`Protocol::Grpc`] or [`Protocol::GrpcWeb`].
+    pub fn protocol(&self) -> Protocol {
+        self.shared.route.protocol()
     }
 
     /// Sets the time limit of calls, all attempts and the token included. Zero is an error; above 24 h, the limit is 24 h.
@@ -203,7 +210,8 @@ impl Client {
         let opening = async {
             let mut grpc = self.grpc(channel, request_id).await?;
             let path = PathAndQuery::from_static(method.path());
-            let request = request(message, token, request_id);
+            let mut request = request(message, token, request_id);
+            request.extensions_mut().insert(LongLived);
             let response = grpc.server_streaming(request, path, RequestCodec::<R>::new());
             self.receive(response, request_id).await.map(Response::into_inner)
         };
@@ -224,14 +232,17 @@ impl Client {
         }
     }
 
-    async fn grpc(&self, channel: &Channel, request_id: &str) -> Result<Grpc<Channel>, Error> {
-        let mut grpc = Grpc::new(channel.clone())
+    async fn grpc(&self, channel: &Channel, request_id: &str) -> Result<Grpc<Transport>, Error> {
+        let mut grpc = self
+            .shared
+            .route
+            .over(channel.clone())
             .max_decoding_message_size(MESSAGE_RECEIVE_MAX)
             .max_encoding_message_size(MESSAGE_SEND_MAX);
         match grpc.ready().await {
             Ok(()) => Ok(grpc),
             Err(error) => {
-                let status = Status::from_error(Box::new(error));
+                let status = Status::from_error(error);
                 Err(Error::from_status(&status, self.address(), request_id))
             }
         }

@@ -37,6 +37,7 @@ pub mod objects;
 mod page;
 mod retry;
 mod token;
+mod transport;
 mod watch;
 
 pub use bind::{BindRequest, Bound};
@@ -57,6 +58,7 @@ pub use token::exec::{ExecError, ExecToken};
 pub use token::file::FileToken;
 pub use token::{StaticToken, TokenError, TokenFn, TokenSource, token_fn};
 pub use tonic::Code;
+pub use transport::Protocol;
 pub use watch::{ContractEvent, ExportEvent, RequestEvent, Watch, WatchEvent};
 
 /// All methods of the API, typed, for [`Client::call`].

@@ -129,6 +129,42 @@ fn tokens_for_former_addresses_are_taken_after_those_for_the_new_one() {
 }
 
 #[test]
+fn pages_of_other_origins_may_call_only_if_a_flag_names_them() {
+    assert!(settings(&TLS, &[]).grpc.allowed_origins.is_empty());
+    let more = ["--cors-allowed-origins=https://a.example.com,https://b.example.com:8443"];
+    assert_eq!(
+        settings(&TLS, &more).grpc.allowed_origins,
+        ["https://a.example.com", "https://b.example.com:8443"]
+    );
+    check_refused(&TLS, &["--cors-allowed-origins=*"], "every site");
+    check_refused(
+        &TLS,
+        &["--cors-allowed-origins=https://a.example.com/"],
+        "write https://a.example.com",
+    );
+}
+
+#[test]
+fn an_address_may_have_a_path_below_which_a_proxy_serves_it() {
+    let more = ["--former-grpc-address", "https://old.example.com/b"];
+    let grpc = settings(
+        &[
+            "--external-grpc-address",
+            "https://Example.com/a/",
+            "--tls-cert-file",
+            "c",
+            "--tls-key-file",
+            "k",
+        ],
+        &more,
+    )
+    .grpc;
+    assert_eq!(grpc.audiences(), ["https://example.com/a", "https://old.example.com/b"]);
+    assert_eq!(grpc.prefixes(), ["/a", "/b"]);
+    assert_eq!(settings(&TLS, &[]).grpc.prefixes(), [""; 0]);
+}
+
+#[test]
 fn plaintext_stays_on_loopback() {
     let set = settings(&PLAIN, &[]);
     assert_eq!(set.grpc.address, "http://127.0.0.1:8443");

@@ -43,6 +43,8 @@ pub(crate) const UNSUCCESSFUL_AUDITED_RATE: (u32, u32) = (1, 60);
 pub(crate) const PRINCIPAL_CALLS_MAX: usize = 64;
 /// Calls of all callers that may be under way at the same time.
 pub(crate) const CALLS_MAX: usize = 2_048;
+/// Streams, each of which is a call, that one HTTP/2 connection may have open. An HTTP/1.1 connection has one call at a time.
+pub(crate) const STREAMS_PER_CONNECTION: u32 = 256;
 /// Streams that one principal may have open.
 pub(crate) const STREAMS_PER_PRINCIPAL: usize = 4;
 /// Streams that one principal may have open for one contract. A client with a renewed token opens its next stream before it

@@ -29,7 +29,7 @@ fn a_backend_needs_an_address_and_a_token() {
         "kubectl-bind --server https://b.example.com:443/ templates",
         "--audience https://b.example.com`",
     );
-    check_usage("kubectl-bind --server https://b/api --token x templates", "a path");
+    check_usage("kubectl-bind --server https://b/a/../c --token x templates", "its path");
 }
 
 #[test]

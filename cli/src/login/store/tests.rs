@@ -198,6 +198,9 @@ fn tokens_are_kept_for_one_server_and_never_shown() {
         "https://bind.example.com:8443",
         "http://bind.example.com",
         "https://[::1]:443",
+        "https://bind.example.com/a",
+        "https://bind.example.com/a/b",
+        "https://bind.example.com/a_b",
     ]
     .map(|address| folder.tokens(&address.parse().unwrap()).unwrap());
     let paths: std::collections::BTreeSet<_> = files.iter().map(TokenFile::path).collect();

@@ -58,8 +58,10 @@ pub(crate) struct TokenFile {
 
 impl TokenFile {
     pub(super) fn new(folder: &Path, address: &Address) -> Self {
-        // The port follows the last underscore, so that no two addresses share a name.
-        let name = format!("{}_{}_{}", address.scheme().as_str(), address.host(), address.port());
+        // The port follows the last underscore before a plus sign, which no address has, so that no two addresses share a name.
+        let prefix = address.prefix().replace('/', "+");
+        let scheme = address.scheme().as_str();
+        let name = format!("{scheme}_{}_{}{prefix}", address.host(), address.port());
         Self {
             folder: folder.to_owned(),
             path: folder.join(format!("{name}.json")),

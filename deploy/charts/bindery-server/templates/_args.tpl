@@ -6,6 +6,9 @@
 {{- range .Values.grpc.formerAddresses }}
 - {{ printf "--former-grpc-address=%s" . | toYaml }}
 {{- end }}
+{{- range .Values.grpc.corsAllowedOrigins }}
+- {{ printf "--cors-allowed-origins=%s" . | toYaml }}
+{{- end }}
 {{- with .Values.grpc.maxConnectionsPerPeer }}
 - --max-connections-per-peer={{ int64 . }}
 {{- end }}

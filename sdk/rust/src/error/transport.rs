@@ -60,7 +60,7 @@ pub enum TransportFault {
     Tls,
     /// The server does not speak TLS.
     ServerIsPlaintext,
-    /// The server speaks TLS, but not HTTP/2.
+    /// The server speaks TLS, but neither HTTP/2 nor gRPC-Web.
     NoHttp2,
     /// An established connection broke, or the server closed it while a call was under way.
     Broken,
@@ -120,7 +120,9 @@ impl TransportFault {
             Self::ServerIsPlaintext => {
                 "it speaks no TLS; check the port (plaintext is allowed on loopback alone, as http://)"
             }
-            Self::NoHttp2 => "it speaks TLS but not HTTP/2; a proxy in front of it must pass gRPC through",
+            Self::NoHttp2 => {
+                "it speaks TLS but neither HTTP/2 nor gRPC-Web; a proxy in front of it must pass one of them on, at the right path"
+            }
             Self::Broken
                 if address.starts_with(Scheme::Http.as_str()) && !address.starts_with(Scheme::Https.as_str()) =>
             {
@@ -155,6 +157,11 @@ impl TransportError {
             unprocessed,
         })
     }
+}
+
+/// Returns the kind of failure that an error or one of its sources tells.
+pub(crate) fn fault_in(error: &(dyn StdError + 'static)) -> Option<TransportFault> {
+    chain(error).into_iter().find_map(fault_of)
 }
 
 /// Iterates over an error and its sources, also those inside of an `io::Error`.

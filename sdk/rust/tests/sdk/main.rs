@@ -8,3 +8,4 @@ mod server;
 mod tls;
 mod tokens;
 mod watch;
+mod web;

@@ -132,7 +132,7 @@ impl Script {
         self.add_to(Server::builder())
     }
 
-    pub(crate) fn add_to(&self, mut server: Server) -> tonic::transport::server::Router {
+    pub(crate) fn add_to<L: Clone>(&self, mut server: Server<L>) -> tonic::transport::server::Router<L> {
         server
             .add_service(Provider(self.clone()))
             .add_service(Catalog(self.clone()))

@@ -5,11 +5,13 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     pin::Pin,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     sync::OwnedSemaphorePermit,
+    time::{Sleep, sleep},
 };
 use tonic::transport::server::Connected;
 
@@ -44,9 +46,17 @@ trait Duplex: AsyncRead + AsyncWrite + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Send> Duplex for T {}
 
+/// The first bytes of a client, by which HTTP/2 is told from HTTP/1.1, must come within this time. Until then no protocol with a
+/// limit of its own is at work.
+const FIRST_BYTES_TIMEOUT: Duration = Duration::from_secs(10);
+/// How many bytes that are: those of the preface of HTTP/2. Every request of HTTP/1.1 has more.
+const FIRST_BYTES: usize = 24;
+
 /// An accepted connection. Its permits are given back on drop.
 pub struct Connection {
     stream: Pin<Box<dyn Duplex>>,
+    /// None once they were read.
+    awaited: Option<FirstBytes>,
     peer: Peer,
     _permits: ConnectionPermits,
 }
@@ -66,10 +76,20 @@ impl Connection {
     ) -> Self {
         Self {
             stream: Box::pin(stream),
+            awaited: Some(FirstBytes {
+                missing: FIRST_BYTES,
+                until: Box::pin(sleep(FIRST_BYTES_TIMEOUT)),
+            }),
             peer,
             _permits: permits,
         }
     }
+}
+
+/// The first bytes of a connection, and when they must have come.
+struct FirstBytes {
+    missing: usize,
+    until: Pin<Box<Sleep>>,
 }
 
 impl fmt::Debug for Connection {
@@ -90,7 +110,19 @@ impl Connected for Connection {
 
 impl AsyncRead for Connection {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        self.stream.as_mut().poll_read(cx, buffer)
+        let before = buffer.filled().len();
+        let read = self.stream.as_mut().poll_read(cx, buffer);
+        if let Some(awaited) = &mut self.awaited {
+            if read.is_pending() {
+                let elapsed = awaited.until.as_mut().poll(cx);
+                return elapsed.map(|()| Err(io::ErrorKind::TimedOut.into()));
+            }
+            awaited.missing = awaited.missing.saturating_sub(buffer.filled().len() - before);
+            if awaited.missing == 0 {
+                self.awaited = None;
+            }
+        }
+        read
     }
 }
 
@@ -122,7 +154,56 @@ impl AsyncWrite for Connection {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _, duplex},
+        sync::Semaphore,
+        time::Instant,
+    };
+
     use super::*;
+    use crate::front::limits::Permits;
+
+    fn connection(stream: impl AsyncRead + AsyncWrite + Send + 'static) -> Connection {
+        let peer = Peer(([192, 0, 2, 7], 1).into());
+        let permits = ConnectionPermits {
+            _of_all: Arc::new(Semaphore::new(1)).try_acquire_owned().expect("a permit"),
+            _of_peer: Permits::new(1).try_acquire(peer.network()).expect("a permit"),
+        };
+        Connection::new(stream, peer, permits)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_does_not_begin_is_cut_off() {
+        let (mut client, server) = duplex(64);
+        let mut connection = connection(server);
+        let begin = Instant::now();
+        let trickle = tokio::spawn(async move {
+            for byte in b"PRI * HTTP/2.0" {
+                client.write_all(&[*byte]).await.expect("sent");
+                sleep(Duration::from_secs(1)).await;
+            }
+            std::future::pending::<()>().await;
+        });
+        let mut read = Vec::new();
+        let error = connection.read_to_end(&mut read).await.expect_err("an end");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(begin.elapsed().as_secs(), FIRST_BYTES_TIMEOUT.as_secs());
+        trickle.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_has_begun_may_be_silent() {
+        let (mut client, server) = duplex(64);
+        let mut connection = connection(server);
+        client.write_all(&[b'a'; FIRST_BYTES]).await.expect("sent");
+        let mut read = [0; FIRST_BYTES];
+        connection.read_exact(&mut read).await.expect("the first bytes");
+        sleep(FIRST_BYTES_TIMEOUT * 10).await;
+        client.write_all(b"b").await.expect("sent");
+        assert_eq!(connection.read_u8().await.expect("a byte"), b'b');
+    }
 
     #[test]
     fn a_host_of_ipv6_is_counted_by_its_network() {

@@ -27,7 +27,7 @@ use crate::front::{
 /// The body of a response that went through [`CatchPanicLayer`].
 type CaughtBody = tower_http::body::UnsyncBoxBody<Bytes, BoxError>;
 
-const SERVER_VERSION: HeaderName = HeaderName::from_static("x-server-version");
+pub(super) const SERVER_VERSION: HeaderName = HeaderName::from_static("x-server-version");
 /// Longest request id of a caller, in bytes.
 const REQUEST_ID_LENGTH_MAX: usize = 64;
 

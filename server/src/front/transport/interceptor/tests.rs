@@ -1,4 +1,5 @@
 use std::{
+    net::SocketAddr,
     panic::AssertUnwindSafe,
     path::{Path, PathBuf},
     time::Duration,
@@ -22,7 +23,7 @@ use tonic_types::StatusExt as _;
 use super::*;
 use crate::audit::AuditLog;
 use crate::front::auth::{Authenticator, CheckError, Claims, Denial, Identity, Verdict, tests_support::encoded};
-use crate::front::transport::layers::layered;
+use crate::front::transport::{http_server, layers::layered, web::with_grpc_web};
 use http::header::AUTHORIZATION;
 
 const RENEW: &str = "/kubebind.v1alpha2.CredentialService/RenewKubeconfig";
@@ -130,6 +131,7 @@ impl Service<Request<Body>> for Echo {
 
 struct Server {
     channel: Channel,
+    address: SocketAddr,
     stop: CancellationToken,
     _task: JoinHandle<()>,
 }
@@ -150,14 +152,16 @@ async fn audited_server(ready: bool, auditor: Auditor) -> Server {
     let metrics = Metrics::new(&mut telemetry::registry());
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
-    let service = layered(Echo, interceptor, metrics);
-    let serving = tonic::transport::Server::builder().serve_with_incoming(service, TcpListenerStream::new(listener));
+    let endpoint = crate::settings::tests::settings().grpc;
+    let service = with_grpc_web(layered(Echo, interceptor, metrics), &endpoint);
+    let serving = http_server().serve_with_incoming(service, TcpListenerStream::new(listener));
     let task = tokio::spawn(async move { serving.await.expect("serving") });
     let channel = Channel::from_shared(format!("http://{address}"))
         .expect("a URL")
         .connect_lazy();
     Server {
         channel,
+        address,
         stop,
         _task: task,
     }
@@ -222,6 +226,38 @@ async fn a_call_without_a_good_token_goes_no_further() {
     let again = twice.metadata().get("authorization").cloned().expect("a header");
     twice.metadata_mut().append("authorization", again);
     assert_eq!(reason(server.export(twice).await), "TOKEN_MISSING");
+}
+
+#[tokio::test]
+async fn a_call_over_grpc_web_and_http_1_1_passes_the_same_layers() {
+    let (folder, log) = audit_log("grpc-web");
+    let server = audited_server(true, Auditor::to_log(log.clone())).await;
+    let http = hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new()).build_http();
+    let web = tonic_web::GrpcWebClientService::new(http);
+    let origin = http::Uri::try_from(format!("http://{}", server.address)).expect("a URL");
+    let mut exports = ExportServiceClient::with_origin(web.clone(), origin.clone());
+    let message = GetExportRequest::default;
+    assert_eq!(reason(exports.get_export(message()).await), "TOKEN_MISSING");
+    assert_eq!(
+        reason(exports.get_export(with_token("opaque", message())).await),
+        "TOKEN_INVALID"
+    );
+    let mut late = by("slow", message());
+    late.set_timeout(Duration::from_millis(200));
+    assert_eq!(reason(exports.get_export(late).await), "DEADLINE");
+    assert_eq!(
+        reason(exports.get_export(by("foreign", message())).await),
+        "MESSAGE_TOO_LARGE"
+    );
+    let mut credentials = CredentialServiceClient::with_origin(web, origin);
+    let _ = credentials
+        .renew_kubeconfig(by("alice", RenewKubeconfigRequest::default()))
+        .await;
+    let (_, lines) = written(&folder, &log).await;
+    assert_eq!(
+        told(&lines),
+        [["alice", "CredentialService/RenewKubeconfig", "allowed", ""]]
+    );
 }
 
 #[tokio::test]
