@@ -45,11 +45,14 @@ fn connect(endpoint: &GrpcEndpoint) -> DuplexStream {
 /// Sends a request by HTTP/1.1, and returns all that comes back.
 async fn exchange(endpoint: &GrpcEndpoint, method: &str, path: &str, headers: &[(&str, &str)]) -> String {
     let mut connection = connect(endpoint);
-    let mut request = format!("{method} {path} HTTP/1.1\r\nhost: bind.example.com\r\nconnection: close\r\n");
-    for (name, value) in headers {
-        request += &format!("{name}: {value}\r\n");
-    }
-    request += &format!("content-length: {}\r\n\r\n", MESSAGE.len());
+    let headers: String = headers
+        .iter()
+        .map(|(name, value)| [name, ": ", value, "\r\n"].concat())
+        .collect();
+    let length = MESSAGE.len();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nhost: bind.example.com\r\nconnection: close\r\n{headers}content-length: {length}\r\n\r\n"
+    );
     connection.write_all(request.as_bytes()).await.expect("sent");
     connection.write_all(MESSAGE).await.expect("sent");
     let mut answer = Vec::new();
