@@ -77,10 +77,11 @@ impl Proxy {
                 let acceptor = acceptor.clone();
                 tokio::spawn(async move {
                     match way {
-                        Way::TlsOfHttp1 => match acceptor.accept(stream).await {
-                            Ok(stream) => pass(stream, server).await,
-                            Err(_) => return,
-                        },
+                        Way::TlsOfHttp1 => {
+                            if let Ok(stream) = acceptor.accept(stream).await {
+                                pass(stream, server).await;
+                            }
+                        }
                         Way::RefusesGrpc(_) => pass(stream, server).await,
                     }
                 });
