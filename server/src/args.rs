@@ -66,7 +66,7 @@ pub struct Args {
     #[arg(long, value_name = "COUNT", default_value_t = CONNECTIONS_DEFAULT)]
     pub max_connections_per_peer: NonZeroUsize,
     /// Origins whose pages may call this server from a browser, over gRPC-Web, by comma or by giving this several times: as
-    /// https://console.example.com. Without it browsers let no page of another origin read an answer.
+    /// `https://console.example.com`. Without it browsers let no page of another origin read an answer.
     #[arg(long, value_name = "ORIGIN", value_delimiter = ',', value_parser = origin::allowed)]
     pub cors_allowed_origins: Vec<HeaderValue>,
     /// Where /healthz, /readyz and /metrics are served. Not for consumers.
