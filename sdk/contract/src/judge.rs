@@ -239,7 +239,9 @@ impl Faults {
             if is_one_call && *id.get_or_insert(own) != own {
                 self.add("x-request-id changes between attempts".to_owned());
             }
-            if !text("user-agent").contains(&format!("bindery-sdk-{language}/")) {
+            // All SDKs have one version.
+            let agent = format!("bindery-sdk-{language}/{}", env!("CARGO_PKG_VERSION"));
+            if !text("user-agent").contains(&agent) {
                 self.add(format!("user agent {:?}", text("user-agent")));
             }
             let is_stream = call.method().starts_with("Watch");
