@@ -172,7 +172,7 @@ checks! {
         looks "Checks whether each APIServiceExportTemplate can be bound."
         mend "Do what the message of its condition says."
     LoginToken "login-token" Provider
-        looks "Checks whether the provider's API server accepts the ID token of your login at the backend. It must not: whoever gets such a token, as the backend does, could act there as you. The backend is that of `--server` (or `KUBECTL_BIND_SERVER`), and the token is sent to the API server of `--provider-context` or `--provider-kubeconfig` and to no other: no address in the kubeconfig of a binding decides where it goes. Skipped without `--server`, without such a login, and where the API server's certificate is not verified."
+        looks "Checks whether the provider's API server accepts the ID token of your login at the backend. It must not: the backend gets such a token, and could act there as you with it. The backend is that of `--server` (or `KUBECTL_BIND_SERVER`), and the token is sent to the API server of `--provider-context` or `--provider-kubeconfig` and to no other: no address in the kubeconfig of a binding decides where it goes. Skipped without `--server`, without such a login, and where the API server's certificate is not verified."
         mend "Register a public client of Bindery's own with the issuer, configure the server with its id (`--oidc-client-id`, or `audiences` in the file of `--authentication-config`), and log in again. Or have the API server accept another client only."
 }
 

@@ -234,8 +234,7 @@ fn check_client_id(server: &str, client_id: &str) -> Result<(), LoginError> {
 }
 
 /// Chooses the flow: what the user asks for with flags (by device code, or by a browser), or else by device code where a browser would
-/// open on no display of the user's.
-/// `has_device_flow` says whether the issuer has one.
+/// open on no display of the user's. `has_device_flow` says whether the issuer has a flow by device code.
 pub(crate) fn flow(
     server: &str,
     offer: &Offer,

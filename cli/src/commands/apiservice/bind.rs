@@ -84,11 +84,11 @@ pub(super) fn check_typed(args: &BindArgs) -> Result<(), Failure> {
 /// Where the name of a binding is from.
 #[derive(Clone, Copy, Debug)]
 enum NameSource {
-    /// Flag `--name`.
+    /// The user chose it with flag `--name`.
     Typed,
-    /// The template that the user named.
+    /// It is that of the template that the user named.
     Template,
-    /// A template of the collection that the user named.
+    /// It is that of a template of the collection that the user named.
     Collection,
 }
 

@@ -34,11 +34,11 @@ pub(crate) struct CallNote(pub(super) Option<Arc<Mutex<Noted>>>);
 /// What a handler notes of its call.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Noted {
-    /// Who calls.
+    /// The verified caller; `None` until the token is verified.
     pub(crate) principal: Option<AuditPrincipal>,
-    /// The contract namespace.
+    /// The namespace of the contract that the call is about; empty until it is known.
     pub(crate) contract: String,
-    /// The template.
+    /// The template that the call binds; empty for other calls.
     pub(crate) template: String,
     /// Name of the export, or of the request that becomes one.
     pub(crate) name: String,
