@@ -145,6 +145,6 @@ fn a_provider_that_is_not_reached_is_told_with_1() -> Result<()> {
             "--timeout",
             "5s",
         ];
-        check(plain(case)?, &nobody, 1, &["127.0.0.1:1", "nobody listens there"]).await
+        check(plain(case)?, &nobody, 1, &["127.0.0.1:1", "no program listens there"]).await
     })
 }
