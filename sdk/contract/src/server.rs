@@ -1,10 +1,13 @@
 //! A server on loopback that does what a script says, also what no server should, and that records what it sees.
 
 mod connection;
+mod port;
 mod tap;
 mod tls;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::future::pending;
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,13 +17,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
 use crate::proto_json;
 use crate::script::{Answer, Match, Opening, ServerScript, Step, Tls};
+use port::Port;
 pub use tls::Certificates;
 
 /// A running server. It ends on drop.
@@ -69,8 +73,8 @@ struct Shared {
 impl Server {
     /// Starts a server. `token_file` is what [`Step::WriteToken`] writes.
     pub async fn start(script: &ServerScript, certificates: &Certificates, token_file: PathBuf) -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await.context("no free port")?;
-        let address = listener.local_addr()?;
+        let port = Port::take().context("no free port")?;
+        let address = port.address();
         let (restarts, restarted) = mpsc::unbounded_channel();
         let over = || {
             vec![Step::Trailers(
@@ -94,12 +98,8 @@ impl Server {
             restarts,
             generation: watch::Sender::new(0),
         });
-        let task = if script.absent {
-            drop(listener);
-            tokio::spawn(async {})
-        } else {
-            tokio::spawn(shared.clone().serve(listener, restarted))
-        };
+        let listener = if script.absent { None } else { Some(port.listen()?) };
+        let task = tokio::spawn(shared.clone().serve(port, listener, restarted));
         Ok(Self { address, shared, task })
     }
 
@@ -133,13 +133,16 @@ impl Drop for Server {
 }
 
 impl Shared {
-    async fn serve(self: Arc<Self>, listener: TcpListener, mut restarts: mpsc::UnboundedReceiver<Duration>) {
-        let Ok(address) = listener.local_addr() else { return };
-        let mut listener = Some(listener);
+    /// Accepts connections. Without a listener they are refused.
+    async fn serve(
+        self: Arc<Self>,
+        port: Port,
+        mut listener: Option<TcpListener>,
+        mut restarts: mpsc::UnboundedReceiver<Duration>,
+    ) {
         loop {
-            let Some(open) = &listener else { return };
             tokio::select! {
-                accepted = open.accept() => {
+                accepted = accept(listener.as_ref()) => {
                     let Ok((stream, _)) = accepted else { continue };
                     let number = self.connections.fetch_add(1, Ordering::Relaxed);
                     let opening = self.openings.lock().pop_front().unwrap_or(Opening::Serve);
@@ -149,7 +152,7 @@ impl Shared {
                     drop(listener.take());
                     self.close_all();
                     tokio::time::sleep(pause).await;
-                    listener = TcpListener::bind(address).await.ok();
+                    listener = port.listen().ok();
                 }
             }
         }
@@ -167,6 +170,13 @@ impl Shared {
             .lock()
             .pop_front()
             .unwrap_or_else(|| self.otherwise.clone())
+    }
+}
+
+async fn accept(listener: Option<&TcpListener>) -> io::Result<(TcpStream, SocketAddr)> {
+    match listener {
+        Some(listener) => listener.accept().await,
+        None => pending().await,
     }
 }
 
