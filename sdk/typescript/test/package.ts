@@ -1,4 +1,5 @@
 // The package as its users get it: packed, installed into an empty folder from files alone; the lines of the README, and the example.
+// `npm run test:package` runs this by itself, without the time limit of the unit tests: npm can be slow.
 
 import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
