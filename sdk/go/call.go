@@ -70,7 +70,7 @@ func (c *Client) call(ctx context.Context, method string, request, response prot
 		}
 		attemptCtx, cancelAttempt := context.WithDeadline(ctx, earlier(deadline, time.Now().Add(limit)))
 		err := c.transport.unary(attemptCtx, encoded, response)
-		expired := hasEnded(attemptCtx)
+		expired := err != nil && hasEnded(attemptCtx)
 		cancelAttempt()
 		if err == nil {
 			return nil

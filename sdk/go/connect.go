@@ -1,7 +1,6 @@
 package bindery
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -39,34 +38,7 @@ func (c *connector) dial(ctx context.Context, address string) (net.Conn, error) 
 		c.note(dialFault(err), err.Error())
 		return nil, err
 	}
-	if c.tls != nil {
-		return connection, nil
-	}
-	return &plainConn{Conn: connection, connector: c}, nil
-}
-
-// sniff notes a server that responds by HTTP/1.1 to the preface of HTTP/2. It looks at the first bytes of a connection.
-func (c *connector) sniff(data []byte) {
-	if bytes.HasPrefix(data, []byte("HTTP/1.")) {
-		c.note(FaultNoHTTP2, "it responds by HTTP/1.1")
-	}
-}
-
-// plainConn is a connection without TLS.
-type plainConn struct {
-	net.Conn
-	connector *connector
-	// hasRead is set after the first bytes.
-	hasRead bool
-}
-
-func (c *plainConn) Read(data []byte) (int, error) {
-	n, err := c.Conn.Read(data)
-	if n > 0 && !c.hasRead {
-		c.hasRead = true
-		c.connector.sniff(data[:n])
-	}
-	return n, err
+	return connection, nil
 }
 
 // failed returns why the last connection failed; empty if it did not.
@@ -127,16 +99,10 @@ func (handshaker) OverrideServerName(string) error { return errors.ErrUnsupporte
 type tlsConn struct {
 	*tls.Conn
 	connector *connector
-	// hasRead is set after the first bytes.
-	hasRead bool
 }
 
 func (c *tlsConn) Read(data []byte) (int, error) {
 	n, err := c.Conn.Read(data)
-	if n > 0 && !c.hasRead {
-		c.hasRead = true
-		c.connector.sniff(data[:n])
-	}
 	c.noteAlert(err)
 	return n, err
 }

@@ -40,5 +40,5 @@
 // # Connections
 //
 // The client dials the address itself, and uses no proxy of the environment. Where a proxy on the way does not speak HTTP/2, it goes on
-// with gRPC-Web over HTTP/1.1, and tries gRPC again every ten minutes.
+// with gRPC-Web over HTTP/1.1, and tries gRPC again after five minutes.
 package bindery

@@ -80,6 +80,9 @@ type Error struct {
 	// Waited is how long the client has waited. For KindPending.
 	Waited time.Duration
 
+	// refusesGRPC tells that something on the way refuses gRPC by an HTTP status, so that the server has not seen the call.
+	refusesGRPC bool
+
 	cause error
 }
 

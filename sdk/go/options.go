@@ -185,11 +185,12 @@ func WithUserAgent(name string) Option {
 type Protocol int
 
 const (
-	// ProtocolAuto is gRPC, and gRPC-Web where HTTP/2 cannot be had. It is the default.
+	// ProtocolAuto is gRPC, and gRPC-Web where HTTP/2 does not reach the server. It is the default.
+	// Without TLS a server of HTTP/1.1 cannot be recognized: choose ProtocolGRPCWeb for it.
 	ProtocolAuto Protocol = iota
 	// ProtocolGRPC is gRPC over HTTP/2, without a fallback.
 	ProtocolGRPC
-	// ProtocolGRPCWeb is gRPC-Web over HTTP/1.1, also for proxies that speak HTTP/2 but do not pass gRPC through.
+	// ProtocolGRPCWeb is gRPC-Web over HTTP/1.1 alone.
 	ProtocolGRPCWeb
 )
 

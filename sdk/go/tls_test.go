@@ -118,11 +118,12 @@ func raw(t *testing.T, config *tls.Config, handle func(net.Conn)) string {
 	return listener.Addr().String()
 }
 
-func TestAServerOfNeitherProtocolIsNamed(t *testing.T) {
-	http1 := raw(t, nil, func(connection net.Conn) { io.WriteString(connection, "HTTP/1.1 400 Bad Request\r\n\r\n") })
-	checkFault(t, "http://"+http1, FaultNoHTTP2, "does not speak HTTP/2", WithPlaintext())
-	ssh := raw(t, nil, func(connection net.Conn) { io.WriteString(connection, "SSH-2.0-OpenSSH_9.2\r\n") })
-	checkFault(t, "http://"+ssh, FaultBroken, "broke", WithPlaintext())
+// Without TLS nothing is negotiated, so a server of another protocol breaks the connection.
+func TestAServerOfAnotherProtocolIsBroken(t *testing.T) {
+	for _, text := range []string{"HTTP/1.1 400 Bad Request\r\n\r\n", "SSH-2.0-OpenSSH_9.2\r\n"} {
+		other := raw(t, nil, func(connection net.Conn) { io.WriteString(connection, text) })
+		checkFault(t, "http://"+other, FaultBroken, "broke", WithPlaintext())
+	}
 }
 
 func TestASilentServerIsGivenUp(t *testing.T) {

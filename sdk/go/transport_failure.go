@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -29,13 +30,28 @@ func (t *grpcTransport) failure(ctx context.Context, err error, probe *probe, ch
 		return context.Cause(ctx)
 	case t.isClosed():
 		return cancelledError(ErrClosed)
-	case strings.HasPrefix(text, "unexpected HTTP status code received from server"):
-		return statusError(response, headerID, sentID)
+	case strings.HasPrefix(text, unexpectedStatus):
+		failure := statusError(response, headerID, sentID)
+		failure.refusesGRPC = isRefusalOfGRPC(httpStatus(text))
+		return failure
 	case response.Code() == codes.Unavailable, isBroken(text):
 		return t.broken(sent, text, channel)
 	default:
 		return protocolError(t.address, printable(text))
 	}
+}
+
+// unexpectedStatus begins what grpc-go says of a response that is not gRPC. Its HTTP status follows.
+const unexpectedStatus = "unexpected HTTP status code received from server: "
+
+// httpStatus returns the HTTP status of a response that is not gRPC; 0 if grpc-go does not tell it.
+func httpStatus(text string) int {
+	digits, _, _ := strings.Cut(strings.TrimPrefix(text, unexpectedStatus), " ")
+	status, err := strconv.Atoi(digits)
+	if err != nil {
+		return 0
+	}
+	return status
 }
 
 // isMalformed recognizes a response that is no message of the method, which can come with a good status.

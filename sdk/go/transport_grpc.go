@@ -131,7 +131,9 @@ func (t *grpcTransport) stream(ctx context.Context, request encodedRequest) (mes
 
 // withHeader makes the context of a call with the header that it sends. Metadata of the user's are not sent.
 func withHeader(ctx context.Context, request encodedRequest) context.Context {
-	ctx = metadata.NewOutgoingContext(ctx, nil)
+	if _, isOfUser := metadata.FromOutgoingContext(ctx); isOfUser {
+		ctx = metadata.NewOutgoingContext(ctx, nil)
+	}
 	if request.authorization == "" {
 		return metadata.AppendToOutgoingContext(ctx, requestIDHeader, request.requestID)
 	}

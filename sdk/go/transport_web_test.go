@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httputil"
+	"net/url"
 	"reflect"
 	"strings"
 	"sync"
@@ -173,38 +175,93 @@ func (s *webServer) client(t *testing.T, ca *authority, options ...Option) *Clie
 	return client
 }
 
-// A server with TLS refuses HTTP/2 by ALPN, and one without responds by HTTP/1.1 to its preface.
+// A server with TLS refuses HTTP/2 by ALPN.
 func TestAClientFallsBackToWebAndRemembersIt(t *testing.T) {
 	ca := newAuthority(t)
-	for name, authority := range map[string]*authority{"TLS": &ca, "plaintext": nil} {
-		t.Run(name, func(t *testing.T) {
-			s := serveWeb(t, authority, nil)
-			client := s.client(t, authority, WithUserAgent("my-job/1.2"))
-			for range 3 {
-				caller, err := client.GetCaller(t.Context())
-				if err != nil || caller.GetUsername() != "me" {
-					t.Fatal(caller, err)
-				}
+	s := serveWeb(t, &ca, nil)
+	client := s.client(t, &ca, WithUserAgent("my-job/1.2"))
+	for range 3 {
+		caller, err := client.GetCaller(t.Context())
+		if err != nil || caller.GetUsername() != "me" {
+			t.Fatal(caller, err)
+		}
+	}
+	// One connection showed that HTTP/2 cannot be had, and one made all calls.
+	if got := s.connections.Load(); got != 2 {
+		t.Error(got)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.header.Get("Authorization") != "Bearer hunter2" || len(s.header.Get(requestIDHeader)) != 32 || s.header.Get("Grpc-Timeout") == "" ||
+		s.header.Get("User-Agent") != "my-job/1.2 bindery-sdk-go/"+Version || s.header.Get("Accept-Encoding") == "gzip" {
+		t.Error(s.header)
+	}
+}
+
+// proxyOfStatus is a proxy of HTTP/2 that responds to gRPC by an HTTP status, and passes gRPC-Web on.
+func proxyOfStatus(t *testing.T, status int) (address string, refused *atomic.Int32) {
+	t.Helper()
+	backend := serveWeb(t, nil, nil)
+	refused = new(atomic.Int32)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := url.Parse(strings.TrimSuffix(backend.address, "/below/a/path"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httputil.NewSingleHostReverseProxy(to)
+	served := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc-web") {
+			r.URL.Path = "/below/a/path" + r.URL.Path
+			web.ServeHTTP(w, r)
+			return
+		}
+		refused.Add(1)
+		http.Error(w, "not here", status)
+	})}
+	served.Protocols = new(http.Protocols)
+	served.Protocols.SetHTTP1(true)
+	served.Protocols.SetUnencryptedHTTP2(true)
+	go served.Serve(listener)
+	t.Cleanup(func() { served.Close() })
+	return "http://" + listener.Addr().String(), refused
+}
+
+func TestAStatusThatRefusesGRPCMakesAClientFallBack(t *testing.T) {
+	for _, status := range []int{400, 405, 415, 426, 464, 501, 505} {
+		address, refused := proxyOfStatus(t, status)
+		client := (&webServer{address: address}).client(t, nil)
+		for range 2 {
+			if _, err := client.GetCaller(t.Context()); err != nil {
+				t.Error(status, err)
 			}
-			// One connection showed that HTTP/2 cannot be had, and one made all calls.
-			if got := s.connections.Load(); got != 2 {
-				t.Error(got)
-			}
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if s.header.Get("Authorization") != "Bearer hunter2" || len(s.header.Get(requestIDHeader)) != 32 || s.header.Get("Grpc-Timeout") == "" ||
-				s.header.Get("User-Agent") != "my-job/1.2 bindery-sdk-go/"+Version || s.header.Get("Accept-Encoding") == "gzip" {
-				t.Error(s.header)
-			}
-		})
+		}
+		if refused.Load() != 1 {
+			t.Errorf("%d: gRPC was tried %d times", status, refused.Load())
+		}
+		got := words(t.Context(), client.WatchExports(nil), 4)
+		if !reflect.DeepEqual(got, []string{"connected", "begin", "+a", "complete"}) {
+			t.Errorf("%d: %q", status, got)
+		}
+	}
+	for _, status := range []int{401, 403, 404, 429, 500, 502, 503, 504} {
+		address, _ := proxyOfStatus(t, status)
+		_, err := (&webServer{address: address}).client(t, nil).GetCaller(t.Context())
+		var failure *Error
+		if !errors.As(err, &failure) || failure.Kind != KindStatus {
+			t.Error(status, err)
+		}
 	}
 }
 
 func TestAFallenBackClientTriesGRPCAgainLater(t *testing.T) {
-	s := serveWeb(t, nil, nil)
-	client := s.client(t, nil)
+	ca := newAuthority(t)
+	s := serveWeb(t, &ca, nil)
+	client := s.client(t, &ca)
 	transport := client.transport.(*fallbackTransport)
-	transport.againIn = time.Nanosecond
+	transport.choice.againIn = time.Nanosecond
 	for range 2 {
 		if _, err := client.GetCaller(t.Context()); err != nil {
 			t.Fatal(err)
@@ -214,29 +271,64 @@ func TestAFallenBackClientTriesGRPCAgainLater(t *testing.T) {
 		t.Errorf("%d connections, and not two for HTTP/2 and one for HTTP/1.1", got)
 	}
 	// A server of HTTP/2 takes the place of the proxy.
-	s2 := serve(t, nil, func(context.Context, int, any) (any, error) { return &pb.GetCallerResponse{Caller: &pb.Caller{}}, nil })
-	transport.grpc.target = "passthrough:///" + strings.TrimPrefix(s2.address, "http://")
+	s2 := serve(t, ca.serving(t, "127.0.0.1"), func(context.Context, int, any) (any, error) {
+		return &pb.GetCallerResponse{Caller: &pb.Caller{}}, nil
+	})
+	transport.grpc.target = "passthrough:///" + strings.TrimPrefix(s2.address, "https://")
 	transport.grpc.address.prefix = ""
-	if _, err := client.GetCaller(t.Context()); err != nil || len(s2.attempts()) != 1 {
+	if _, err := client.GetCaller(t.Context()); err != nil || len(s2.attempts()) != 1 || transport.choice.webUntil.Load() != nil {
+		t.Error(err)
+	}
+}
+
+func TestOneCallTriesGRPCAgain(t *testing.T) {
+	choice := protocolChoice{againIn: grpcAgainAfter}
+	start := time.Now()
+	choice.webWorked(start)
+	later := start.Add(grpcAgainAfter)
+	for _, expect := range []struct {
+		now  time.Time
+		plan sendPlan
+	}{{start, sendByWeb}, {later, sendByGRPCOrWeb}, {later, sendByWeb}} {
+		if got := choice.plan(expect.now); got != expect.plan {
+			t.Errorf("%v in place of %v", got, expect.plan)
+		}
+	}
+	choice.webFailed()
+	if got := choice.plan(later); got != sendByGRPCOrWeb {
+		t.Error(got)
+	}
+}
+
+// A server of HTTP/2 alone takes the place of the proxy while the client speaks gRPC-Web.
+func TestAClientLeavesWebWhereHTTP1IsNotNegotiated(t *testing.T) {
+	ca := newAuthority(t)
+	s := serve(t, ca.serving(t, "127.0.0.1"), func(context.Context, int, any) (any, error) {
+		return &pb.GetCallerResponse{Caller: &pb.Caller{}}, nil
+	})
+	client := (&webServer{address: s.address}).client(t, &ca)
+	transport := client.transport.(*fallbackTransport)
+	transport.choice.webWorked(time.Now())
+	if _, err := client.GetCaller(t.Context()); err != nil || transport.choice.webUntil.Load() != nil {
 		t.Error(err)
 	}
 }
 
 func TestTheProtocolCanBeSet(t *testing.T) {
-	s := serveWeb(t, nil, nil)
-	if _, err := s.client(t, nil, WithProtocol(ProtocolGRPC)).GetCaller(t.Context()); !errors.Is(err, FaultNoHTTP2) || s.calls.Load() != 1 {
-		// The one request is the preface of HTTP/2.
+	ca := newAuthority(t)
+	s := serveWeb(t, &ca, nil)
+	if _, err := s.client(t, &ca, WithProtocol(ProtocolGRPC)).GetCaller(t.Context()); !errors.Is(err, FaultNoHTTP2) || s.calls.Load() != 0 {
 		t.Error(s.calls.Load(), err)
 	}
 	before := s.connections.Load()
-	if _, err := s.client(t, nil, WithProtocol(ProtocolGRPCWeb)).GetCaller(t.Context()); err != nil || s.connections.Load() != before+1 {
+	if _, err := s.client(t, &ca, WithProtocol(ProtocolGRPCWeb)).GetCaller(t.Context()); err != nil || s.connections.Load() != before+1 {
 		t.Error(err)
 	}
 }
 
 func TestErrorsByWebHaveTheirDetails(t *testing.T) {
 	s := serveWeb(t, nil, nil)
-	client := s.client(t, nil)
+	client := s.client(t, nil, WithProtocol(ProtocolGRPCWeb))
 	for range 2 {
 		_, err := client.GetExport(t.Context(), "", "cowboys")
 		if !errors.Is(err, Reason(pb.ErrorReason_ERROR_REASON_EXPORT_NOT_FOUND)) || !errors.Is(err, Code(codes.NotFound)) ||
@@ -281,7 +373,7 @@ func TestAStreamThatIsCutIsBroken(t *testing.T) {
 		w.(http.Flusher).Flush()
 		panic(http.ErrAbortHandler)
 	})
-	got := words(t.Context(), s.client(t, nil).WatchExports(nil), 4)
+	got := words(t.Context(), s.client(t, nil, WithProtocol(ProtocolGRPCWeb)).WatchExports(nil), 4)
 	if !reflect.DeepEqual(got, []string{"connected", "lost ConnectionBroken", "connected", "begin"}) {
 		t.Errorf("%q", got)
 	}
@@ -296,19 +388,29 @@ func TestAProxyThatIsInTroubleIsWaitedFor(t *testing.T) {
 		}
 		return false
 	}
-	if _, err := s.client(t, nil).GetCaller(t.Context()); err != nil {
+	if _, err := s.client(t, nil, WithProtocol(ProtocolGRPCWeb)).GetCaller(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestAServerWithoutWebIsOneWithoutHTTP2(t *testing.T) {
-	s := serveWeb(t, nil, func(w http.ResponseWriter, r *http.Request) bool {
+	ca := newAuthority(t)
+	s := serveWeb(t, &ca, func(w http.ResponseWriter, r *http.Request) bool {
 		http.NotFound(w, r)
 		return true
 	})
-	client := s.client(t, nil)
+	client := s.client(t, &ca)
 	_, err := client.GetCaller(t.Context())
-	if !errors.Is(err, FaultNoHTTP2) || client.transport.(*fallbackTransport).usesWeb() {
+	if !errors.Is(err, FaultNoHTTP2) || client.transport.(*fallbackTransport).choice.webUntil.Load() != nil {
+		t.Error(err)
+	}
+}
+
+// Such a server shows its certificate only to a client that offers HTTP/1.1.
+func TestAServerWithoutHTTP2ThatIsNotTrustedIsNamed(t *testing.T) {
+	ca, other := newAuthority(t), newAuthority(t)
+	s := serveWeb(t, &ca, nil)
+	if _, err := s.client(t, &other).GetCaller(t.Context()); !errors.Is(err, FaultCertificateUntrusted) || s.calls.Load() != 0 {
 		t.Error(err)
 	}
 }
@@ -320,14 +422,14 @@ func TestNoRedirectIsFollowed(t *testing.T) {
 		http.Redirect(w, r, other.address+r.URL.Path, http.StatusTemporaryRedirect)
 		return true
 	})
-	if _, err := s.client(t, nil).GetCaller(t.Context()); err == nil || other.calls.Load() != 0 {
+	if _, err := s.client(t, nil, WithProtocol(ProtocolGRPCWeb)).GetCaller(t.Context()); err == nil || other.calls.Load() != 0 {
 		t.Error(err)
 	}
 }
 
 func TestCloseEndsCallsAndWatchesByWeb(t *testing.T) {
 	s := serveWeb(t, nil, nil)
-	client := s.client(t, nil)
+	client := s.client(t, nil, WithProtocol(ProtocolGRPCWeb))
 	ended := make(chan error)
 	go func() {
 		_, err := client.GetExport(t.Context(), "", "slow")
