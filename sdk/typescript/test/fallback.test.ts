@@ -179,6 +179,50 @@ test('gRPC is tried again later', async (t) => {
   watch.close();
 });
 
+/** A proxy that takes calls by HTTP/2 and refuses gRPC by an HTTP status; it passes gRPC-Web over HTTP/1.1 on. */
+async function refusing(t: TestContext, status: number) {
+  const adapter = connectNodeAdapter({ routes });
+  const state = { refused: 0 };
+  const server = createSecureServer({ ...good, allowHTTP1: true }, (request, response) => {
+    if ((request as Http2ServerRequest).httpVersion === '1.1') {
+      adapter(request, response);
+      return;
+    }
+    state.refused += 1;
+    response.writeHead(status, { 'content-type': 'text/html' });
+    response.end('<html>');
+  });
+  return { state, address: await listenTls(t, server) };
+}
+
+test('a status that refuses gRPC makes calls and watches fall back, and no other one does', async (t) => {
+  for (const status of [400, 405, 415, 426, 464, 501, 505]) {
+    const { state, address } = await refusing(t, status);
+    const client = clientOf(t, { address }, trusting);
+    for (let count = 0; count < 2; count += 1) assert.equal((await client.getProvider()).prettyName, 'MangoDB', `status ${status}`);
+    assert.deepEqual([state.refused, client.protocol], [1, 'grpc-web'], `status ${status}`);
+    const watch = clientOf(t, { address }, trusting).watchExports();
+    for (const type of ['connected', 'snapshotBegin', 'applied', 'snapshotComplete']) assert.equal((await watch.next()).value?.type, type);
+    watch.close();
+  }
+  for (const status of [401, 403, 404, 429, 500, 502, 503, 504]) {
+    const { address } = await refusing(t, status);
+    const client = clientOf(t, { address }, { ...trusting, retry: { attempts: 1 } });
+    assert.deepEqual([(await failing(client.getProvider())).kind, client.protocol], ['status', 'grpc'], `status ${status}`);
+  }
+});
+
+test('where HTTP/1.1 is negotiated no more, the same call goes on by gRPC', async (t) => {
+  const { state, address } = await switching(t);
+  const client = clientOf(t, { address }, trusting);
+  await client.getProvider();
+  assert.equal(client.protocol, 'grpc-web');
+  state.http2 = true;
+  // The connection of HTTP/1.1 that is open still serves one call at a time.
+  const answers = await Promise.all([client.getProvider(), client.getProvider()]);
+  assert.deepEqual([answers.map((provider) => provider.prettyName), client.protocol], [['MangoDB', 'MangoDB'], 'grpc']);
+});
+
 test('a server without ALPN speaks HTTP/1.1', async (t) => {
   const web = createHttpServer(connectNodeAdapter({ routes }));
   const server = createTlsServer({ ...good }, (socket) => web.emit('connection', socket));
@@ -257,7 +301,7 @@ test('a server that speaks neither protocol is told by the first error', async (
   }
   assert.equal(watching.protocol, 'grpc');
   const silent = createHttpsServer({ ...good }, () => undefined);
-  assert.deepEqual(await outcome(t, silent, { timeoutMs: 500 }), ['NoHttp2', 'grpc', 2]);
+  assert.deepEqual(await outcome(t, silent, { timeoutMs: 500 }), ['DEADLINE', 'grpc', 2]);
   const only = createHttpsServer({ ...good });
   assert.deepEqual(await outcome(t, only, { protocol: 'grpc' }), ['NoHttp2', 'grpc', 1]);
 });

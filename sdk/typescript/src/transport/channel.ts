@@ -3,27 +3,24 @@
 import type { Transport } from '@connectrpc/connect';
 
 import type { ClientSettings } from '../settings.js';
+import { ProtocolChoice } from './choice.js';
 import type { TransportConnection } from './connection.js';
 import { Dialer } from './dial.js';
-import { isGatewayError, isUntrusted, isWireError, lacksHttp2 } from './faults.js';
+import { isOfOther, isUntrusted, isWireError, lacksHttp2, lacksProtocol } from './faults.js';
 import { connectGrpc } from './http2.js';
 import { WatchConnections } from './pool.js';
 import { connectGrpcWeb } from './web.js';
 
-/** After this long on gRPC-Web, gRPC is tried again, in milliseconds: the network may have changed. */
-const GRPC_AGAIN_MS = 10 * 60_000;
-
 /**
- * Sends calls by gRPC, or by gRPC-Web. With the protocol `auto` it falls back to gRPC-Web where a server that is reached and trusted
- * does not negotiate HTTP/2, and remembers that for ten minutes. Watches have connections of their own.
+ * Sends calls by gRPC, or by gRPC-Web. With the protocol `auto` it goes on by gRPC-Web where HTTP/2 does not reach the server: TLS does
+ * not negotiate it, or something on the way refuses gRPC by an HTTP status. In both cases the server has not seen the call. Watches
+ * have connections of their own.
  */
 export class ClientChannel {
   readonly #settings: ClientSettings;
   readonly #dialer: Dialer;
   readonly #watches: WatchConnections;
-  #usesWeb: boolean;
-  /** When gRPC is tried again after a fallback, by the clock of `performance.now()`. */
-  #grpcAgainAt = Infinity;
+  readonly #choice: ProtocolChoice;
   #grpc: TransportConnection | undefined;
   #web: TransportConnection | undefined;
 
@@ -31,12 +28,12 @@ export class ClientChannel {
     this.#settings = settings;
     this.#dialer = new Dialer(settings);
     this.#watches = new WatchConnections(settings, this.#dialer);
-    this.#usesWeb = settings.protocol === 'grpc-web';
+    this.#choice = new ProtocolChoice(settings.protocol, settings.testing.grpcAgainMs);
   }
 
-  /** The protocol that the next call uses. */
+  /** The protocol that the next call uses first. */
   get protocol(): 'grpc' | 'grpc-web' {
-    return this.#usesWeb ? 'grpc-web' : 'grpc';
+    return this.#choice.current;
   }
 
   /** Makes a call without a stream. */
@@ -59,50 +56,41 @@ export class ClientChannel {
     this.#web?.close();
   }
 
-  /** Makes a call, again by the other protocol if the one that is used cannot be negotiated. */
+  /** Makes a call by the protocol that is due, and again by the other one if the first cannot reach the server. */
   async #call<T>(send: (web: boolean) => Promise<T>, sendBy: (transport: Transport) => Promise<T>): Promise<T> {
-    const { transport, protocol } = this.#settings;
+    const { transport } = this.#settings;
     if (transport !== undefined) return sendBy(transport);
-    if (protocol !== 'auto') return send(this.#usesWeb);
-    const web = this.#usesWeb && !this.#takeGrpcAgain();
+    const plan = this.#choice.plan(performance.now());
+    if (plan === 'web') {
+      try {
+        return await send(true);
+      } catch (error) {
+        if (isOfOther(error)) this.#choice.webFailed();
+        if (!this.#choice.isFree || !lacksProtocol(error)) throw error;
+      }
+    }
     try {
-      const response = await send(web);
-      if (!web) this.#usesWeb = false;
+      const response = await send(false);
+      this.#choice.grpcWorked();
       return response;
     } catch (error) {
-      if (!web && isWireError(error)) this.#usesWeb = false;
-      if (!lacksHttp2(error)) throw error;
-      return this.#fallBack(error, () => send(!web), !web);
+      if (isWireError(error)) this.#choice.grpcWorked();
+      if (plan !== 'grpcOrWeb' || !lacksHttp2(error)) throw error;
+      return this.#fallBack(error, () => send(true));
     }
   }
 
-  /** Remembers the other protocol only if the server speaks it: a server of neither is told by the first error. */
-  async #fallBack<T>(first: unknown, send: () => Promise<T>, web: boolean): Promise<T> {
+  /** Makes a call by gRPC-Web after it could not be made by gRPC. A server of neither is told by the first error. */
+  async #fallBack<T>(first: unknown, send: () => Promise<T>): Promise<T> {
     try {
       const response = await send();
-      this.#remember(web);
+      this.#choice.webWorked(performance.now());
       return response;
     } catch (error) {
-      if (isWireError(error)) this.#remember(web);
-      else if (!isUntrusted(error) && !isGatewayError(error)) throw first;
+      if (isWireError(error)) this.#choice.webWorked(performance.now());
+      else if (isOfOther(error) && !isUntrusted(error)) throw first;
       throw error;
     }
-  }
-
-  #remember(web: boolean): void {
-    if (web) this.#postponeGrpc();
-    this.#usesWeb = web;
-  }
-
-  /** Whether gRPC is due to be tried again; one call tries it, and the others go on by gRPC-Web. */
-  #takeGrpcAgain(): boolean {
-    if (performance.now() < this.#grpcAgainAt) return false;
-    this.#postponeGrpc();
-    return true;
-  }
-
-  #postponeGrpc(): void {
-    this.#grpcAgainAt = performance.now() + (this.#settings.testing.grpcAgainMs ?? GRPC_AGAIN_MS);
   }
 
   #webTransport(): Transport {

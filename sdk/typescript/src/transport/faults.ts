@@ -77,14 +77,35 @@ export function isUntrusted(error: unknown): boolean {
   return chainOf(error).some((cause) => CERTIFICATE_FAULTS.has(faultOf(cause)));
 }
 
-/** Whether the error is that of a gateway whose backend is away. */
-export function isGatewayError(error: unknown): boolean {
-  return error instanceof ConnectError && /^HTTP 50[234]$/.test(error.rawMessage);
+/**
+ * Whether a call by gRPC-Web failed without reaching the server. A gateway that speaks for a server that is away or busy, a time limit, and
+ * the caller say nothing against gRPC-Web.
+ */
+export function isOfOther(error: unknown): boolean {
+  if (!(error instanceof ConnectError) || error.isWireError) return !isWireError(error);
+  return !/^HTTP (429|502|503|504)$/.test(error.rawMessage) && !ENDS_OF_CALLS.has(error.code);
 }
 
+/** Codes of the errors that Connect makes where the client ends a call. */
+const ENDS_OF_CALLS: ReadonlySet<Code> = new Set([Code.Canceled, Code.DeadlineExceeded]);
+
 /** Whether the error says that the protocol of the connection cannot be negotiated. */
-export function lacksHttp2(error: unknown): boolean {
+export function lacksProtocol(error: unknown): boolean {
   return chainOf(error).some((cause) => faultOf(cause) === 'noHttp2');
+}
+
+/** Whether the error of a call by gRPC says that HTTP/2 does not reach the server, so that the server did nothing. */
+export function lacksHttp2(error: unknown): boolean {
+  return lacksProtocol(error) || refusesGrpc(error);
+}
+
+/**
+ * Whether a proxy refuses gRPC as such by an HTTP status: it took the call by HTTP/2 and passed it on by HTTP/1.1, over which there is no
+ * gRPC, or does not know its content type. 464 is how some load balancers say that the protocol does not fit the server.
+ */
+function refusesGrpc(error: unknown): boolean {
+  if (!(error instanceof ConnectError) || !/^HTTP (400|405|415|426|464|501|505)$/.test(error.rawMessage)) return false;
+  return !/^application\/grpc/i.test(error.metadata.get('content-type') ?? '');
 }
 
 /** Makes the error of a call of what the transport threw. The cause is not kept: it may hold what a proxy echoes. */
