@@ -62,10 +62,12 @@ func (t *fallbackTransport) stream(ctx context.Context, request encodedRequest) 
 // leavesWeb notes the outcome of an attempt by gRPC-Web, and tells whether to make it by gRPC in its place: TLS negotiates HTTP/1.1 no
 // more.
 func (t *fallbackTransport) leavesWeb(speaksWeb bool, err error) bool {
-	if !speaksWeb && !isOfGateway(err) {
-		t.choice.webFailed()
+	var failure *Error
+	if err == nil || speaksWeb || !errors.As(err, &failure) || failure.Kind == KindCancelled || isOfGateway(err) {
+		return false
 	}
-	return t.choice.setting == ProtocolAuto && errors.Is(err, FaultNoHTTP2)
+	t.choice.webFailed()
+	return t.choice.setting == ProtocolAuto && failure.Fault == FaultNoHTTP2
 }
 
 // fallsBack notes the outcome of an attempt by gRPC, and tells whether to make it by gRPC-Web: HTTP/2 does not reach the server, so that

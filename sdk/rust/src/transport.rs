@@ -86,40 +86,50 @@ impl Transport {
         let (parts, body) = request.into_parts();
         // At most MESSAGE_SEND_MAX, kept for the case that the call must be sent again by the other protocol.
         let body = body.collect().await?.to_bytes();
-        let Self { route, grpc } = self;
-        let plan = route.choice.lock().plan(Instant::now());
-        match (plan, route.web.clone()) {
-            (SendPlan::Grpc, _) | (_, None) => by_grpc(grpc, parts, body).await,
-            (SendPlan::Web, Some(web)) => {
-                let outcome = web.get()?.send(parts, body).await;
-                let works = matches!(&outcome, Ok(response) if is_of_server(response));
-                if !works {
-                    route.choice.lock().web_failed();
-                }
-                outcome
-            }
-            (SendPlan::GrpcOrWeb, Some(web)) => {
-                let first = by_grpc(grpc, parts.clone(), body.clone()).await;
-                if !lacks_http2(&first) {
-                    if first.is_ok() {
-                        route.choice.lock().grpc_worked();
-                    }
-                    return first;
-                }
-                // A server that speaks neither is told by the first error.
-                let web = web.get()?;
-                let Ok(second) = web.send(parts, body).await else {
-                    return first;
-                };
-                if !is_of_server(&second) {
-                    return first;
-                }
-                if is_grpc(second.headers()) && route.choice.lock().web_worked(Instant::now()) {
-                    tracing::info!(server = %route.origin, "HTTP/2 does not reach the server: calls are sent as gRPC-Web over HTTP/1.1");
-                }
-                Ok(second)
-            }
+        let plan = self.route.choice.lock().plan(Instant::now());
+        match (plan, self.route.web.clone()) {
+            (SendPlan::Grpc, _) | (_, None) => by_grpc(self.grpc, parts, body).await,
+            (SendPlan::Web, Some(web)) => self.by_web(&web, parts, body).await,
+            (SendPlan::GrpcOrWeb, Some(web)) => self.by_either(&web, parts, body).await,
         }
+    }
+
+    /// Sends a call by gRPC-Web, and by gRPC if HTTP/1.1 cannot be negotiated any more.
+    async fn by_web(self, web: &LazyWebConnections, parts: Parts, body: Bytes) -> Result<Response<Body>, BoxError> {
+        let outcome = web.get()?.send(parts.clone(), body.clone()).await;
+        if matches!(&outcome, Ok(response) if is_of_server(response)) {
+            return outcome;
+        }
+        let is_free = self.route.choice.lock().web_failed();
+        match &outcome {
+            Err(error) if is_free && fault_in(&**error) == Some(TransportFault::NoHttp2) => {
+                by_grpc(self.grpc, parts, body).await
+            }
+            _ => outcome,
+        }
+    }
+
+    /// Sends a call by gRPC, and by gRPC-Web if HTTP/2 does not reach the server.
+    async fn by_either(self, web: &LazyWebConnections, parts: Parts, body: Bytes) -> Result<Response<Body>, BoxError> {
+        let Self { route, grpc } = self;
+        let first = by_grpc(grpc, parts.clone(), body.clone()).await;
+        if !lacks_http2(&first) {
+            if first.is_ok() {
+                route.choice.lock().grpc_worked();
+            }
+            return first;
+        }
+        let second = match web.get()?.send(parts, body).await {
+            Ok(second) if is_of_server(&second) => second,
+            // Some servers show their certificate only to a client that offers HTTP/1.1.
+            Err(error) if fault_in(&*error).is_some_and(is_about_trust) => return Err(error),
+            // A server that speaks neither is told by the first error.
+            _ => return first,
+        };
+        if is_grpc(second.headers()) && route.choice.lock().web_worked(Instant::now()) {
+            tracing::info!(server = %route.origin, "HTTP/2 does not reach the server: calls are sent as gRPC-Web over HTTP/1.1");
+        }
+        Ok(second)
     }
 }
 
@@ -150,6 +160,14 @@ fn lacks_http2(outcome: &Result<Response<Body>, BoxError>) -> bool {
         Ok(response) => !is_grpc(response.headers()) && refuses_grpc(response.status()),
         Err(error) => fault_in(&**error) == Some(TransportFault::NoHttp2),
     }
+}
+
+/// Whether a fault is that of a server whose certificate is not trusted.
+fn is_about_trust(fault: TransportFault) -> bool {
+    matches!(
+        fault,
+        TransportFault::CertificateUntrusted | TransportFault::CertificateName | TransportFault::CertificateExpired
+    )
 }
 
 /// Whether a response is one of gRPC or gRPC-Web.

@@ -78,9 +78,10 @@ impl ProtocolChoice {
     }
 
     /// Notes that a call by gRPC-Web did not reach the server, so that the next call tries gRPC: what stands before the server may have
-    /// been replaced.
-    pub(super) fn web_failed(&mut self) {
+    /// been replaced. Returns whether this call, too, may be sent by gRPC.
+    pub(super) fn web_failed(&mut self) -> bool {
         self.web_until = None;
+        self.setting == Protocol::Auto
     }
 }
 
@@ -113,7 +114,7 @@ mod tests {
         let mut choice = ProtocolChoice::new(Protocol::Auto);
         let now = Instant::now();
         choice.web_worked(now);
-        choice.web_failed();
+        assert!(choice.web_failed());
         assert_eq!(choice.plan(now), SendPlan::GrpcOrWeb);
     }
 
@@ -124,6 +125,7 @@ mod tests {
             let now = Instant::now();
             choice.web_worked(now);
             assert_eq!(choice.plan(now), plan);
+            assert!(!choice.web_failed());
             choice.grpc_worked();
             assert_eq!((choice.plan(now), choice.current(now)), (plan, setting));
         }
