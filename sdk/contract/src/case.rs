@@ -79,6 +79,9 @@ pub struct Expect {
     pub any_error: Vec<Value>,
     /// The error that ends the action in some languages, by language, where their libraries cannot tell more.
     pub error_in: BTreeMap<String, Value>,
+    /// What a client without gRPC-Web says, which is that of Python: the error that ends a call, or a stream of a watch. The server
+    /// sees none of its calls, and nothing else is expected of it.
+    pub without_web: Option<Value>,
     /// Why `any_error` or `error_in` are needed.
     pub why: String,
     /// A text that the message of the error contains, without regard to case.

@@ -11,11 +11,21 @@ use crate::large;
 use crate::proto_json;
 use crate::server::{Seen, Server};
 
+/// The language whose client speaks gRPC alone.
+const WITHOUT_WEB: &str = "python";
+
 /// What is wrong with a client's answer; empty if nothing is.
 pub(crate) fn faults(case: &Case, language: &str, answer: &Value, server: &Server, took_ms: u64) -> Vec<String> {
     let expect = &case.expect;
     let seen = server.seen();
     let mut faults = Faults(Vec::new());
+    if let Some(error) = &expect.without_web
+        && language == WITHOUT_WEB
+    {
+        faults.without_web(error, answer, seen.len());
+        faults.secrets(answer, &expect.hides);
+        return faults.0;
+    }
     faults.outcomes(case, language, answer);
     faults.range("calls", seen.len(), expect.calls);
     faults.range("connections", server.connections(), expect.connections);
@@ -118,6 +128,22 @@ impl Faults {
                 }
             }
         }
+    }
+
+    /// What came of an action that needs gRPC-Web, by a client that does not speak it.
+    fn without_web(&mut self, expect: &Value, answer: &Value, calls: usize) {
+        let events = answer["events"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let of_watch = events.iter().filter_map(|event| event.pointer("/disconnected/error"));
+        // Of the call, or of the first one of those at the same moment.
+        let of_calls = ["/error", "/ok/0/error"]
+            .into_iter()
+            .filter_map(|place| answer.pointer(place));
+        let found = of_calls.chain(of_watch).find(|error| !error.is_null());
+        let error = found.unwrap_or(&Value::Null);
+        if !holds(expect, &normal_error(error)) {
+            self.add(format!("error {} and not {expect}", short(error)));
+        }
+        self.range("calls", calls, Some((0, 0)));
     }
 
     fn events(&mut self, action: &Value, expect: &[Value], is: &Value) {
@@ -408,6 +434,19 @@ mod tests {
         assert!(!holds(&json!({ "code": null }), &is));
         assert!(!holds(&json!({ "reason": "X" }), &is));
         assert!(!holds(&json!({ "list": [] }), &is));
+    }
+
+    #[test]
+    fn a_client_without_web_fails_where_others_fall_back() {
+        let judge = |answer: Value, calls| {
+            let mut faults = Faults(Vec::new());
+            faults.without_web(&json!({ "kind": "transport" }), &answer, calls);
+            faults.0.len()
+        };
+        assert_eq!(judge(json!({ "error": { "kind": "transport" } }), 0), 0);
+        let event = json!({ "disconnected": { "error": { "kind": "transport" } } });
+        assert_eq!(judge(json!({ "ok": null, "events": [event] }), 0), 0);
+        assert_eq!(judge(json!({ "ok": {} }), 1), 2);
     }
 
     #[test]

@@ -15,6 +15,8 @@ use tonic_types::{ErrorDetails, StatusExt as _};
 pub struct ServerScript {
     /// How the server secures connections.
     pub tls: Tls,
+    /// What stands before the server, if anything does.
+    pub proxy: Option<Proxy>,
     /// No program listens at the address.
     pub absent: bool,
     /// What happens to connections, in their order, before HTTP/2 begins. Connections after the last one are served.
@@ -69,6 +71,18 @@ pub enum Tls {
     ClientCertificate,
     /// By a good certificate, but it speaks HTTP/1.1 alone.
     NoHttp2,
+}
+
+/// A proxy, which speaks HTTP/1.1 and HTTP/2 as far as TLS allows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Proxy {
+    /// It passes gRPC and gRPC-Web on.
+    Web,
+    /// It passes gRPC-Web on, and answers gRPC with this HTTP status and a page.
+    Refuses(u16),
+    /// It answers all calls with this HTTP status and a page.
+    Page(u16),
 }
 
 /// What happens to a connection before HTTP/2 begins.

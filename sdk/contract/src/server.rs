@@ -2,6 +2,7 @@
 
 mod connection;
 mod port;
+mod proxy;
 mod tap;
 mod tls;
 
@@ -23,7 +24,7 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
 use crate::proto_json;
-use crate::script::{Answer, Match, Opening, ServerScript, Step, Tls};
+use crate::script::{Answer, Match, Opening, Proxy, ServerScript, Step, Tls};
 use port::Port;
 pub use tls::Certificates;
 
@@ -65,6 +66,7 @@ struct Shared {
     token_file: PathBuf,
     acceptor: Option<TlsAcceptor>,
     streams: Option<u32>,
+    proxy: Option<Proxy>,
     restarts: mpsc::UnboundedSender<Duration>,
     /// Changes when all connections are to be closed.
     generation: watch::Sender<u64>,
@@ -95,6 +97,7 @@ impl Server {
             token_file,
             acceptor: certificates.acceptor(script.tls)?,
             streams: script.streams,
+            proxy: script.proxy,
             restarts,
             generation: watch::Sender::new(0),
         });

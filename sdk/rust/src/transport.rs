@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use futures::{FutureExt as _, TryFutureExt as _};
 use http::request::Parts;
 use http::{HeaderMap, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Full};
@@ -143,7 +143,7 @@ impl Service<Request<Body>> for Transport {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        self.clone().send(request).boxed()
+        self.clone().send(request).map_ok(without_page).boxed()
     }
 }
 
@@ -160,6 +160,14 @@ fn lacks_http2(outcome: &Result<Response<Body>, BoxError>) -> bool {
         Ok(response) => !is_grpc(response.headers()) && refuses_grpc(response.status()),
         Err(error) => fault_in(&**error) == Some(TransportFault::NoHttp2),
     }
+}
+
+/// Takes the body off a response that is an error of a proxy, so that the HTTP status tells what is wrong: the page would be read as gRPC.
+fn without_page(response: Response<Body>) -> Response<Body> {
+    if response.status() == StatusCode::OK || is_grpc(response.headers()) {
+        return response;
+    }
+    response.map(|_| Body::empty())
 }
 
 /// Whether a fault is that of a server whose certificate is not trusted.

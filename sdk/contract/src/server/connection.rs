@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
 use super::tap::Tap;
-use super::{Seen, Shared};
+use super::{Seen, Shared, proxy};
 use crate::large;
 use crate::proto_json;
 use crate::script::{Answer, Opening, Step};
@@ -49,13 +49,26 @@ async fn open(shared: &Arc<Shared>, mut stream: TcpStream, number: usize, openin
             Ok(stream.shutdown().await?)
         }
         Opening::Serve => match &shared.acceptor {
-            Some(acceptor) => serve(shared, acceptor.accept(stream).await?, number).await,
-            None => serve(shared, stream, number).await,
+            Some(acceptor) => behind(shared, acceptor.accept(stream).await?, number).await,
+            None => behind(shared, stream, number).await,
         },
     }
 }
 
-async fn serve(shared: &Arc<Shared>, io: impl AsyncRead + AsyncWrite + Unpin, number: usize) -> Result<()> {
+/// Serves a connection, behind a proxy if the script has one.
+async fn behind(
+    shared: &Arc<Shared>,
+    io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    number: usize,
+) -> Result<()> {
+    match shared.proxy {
+        Some(proxy) => proxy::run(shared, io, number, proxy).await,
+        None => serve(shared, io, number).await,
+    }
+}
+
+/// Serves a connection of HTTP/2.
+pub(super) async fn serve(shared: &Arc<Shared>, io: impl AsyncRead + AsyncWrite + Unpin, number: usize) -> Result<()> {
     let io = Tap::new(io, shared.pings.clone());
     let mut builder = h2::server::Builder::new();
     builder
