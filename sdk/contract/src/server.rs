@@ -73,8 +73,8 @@ struct Shared {
 }
 
 impl Server {
-    /// Starts a server. `token_file` is what [`Step::WriteToken`] writes.
-    pub async fn start(script: &ServerScript, certificates: &Certificates, token_file: PathBuf) -> Result<Self> {
+    /// Starts a server, which needs a runtime. `token_file` is what [`Step::WriteToken`] writes.
+    pub fn start(script: &ServerScript, certificates: &Certificates, token_file: PathBuf) -> Result<Self> {
         let port = Port::take().context("no free port")?;
         let address = port.address();
         let (restarts, restarted) = mpsc::unbounded_channel();

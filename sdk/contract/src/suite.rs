@@ -69,7 +69,7 @@ async fn attempt(
     folder: &Path,
 ) -> Result<(Vec<String>, Value, Vec<Value>)> {
     let token_file = folder.join(format!("{}-{}.token", runner.language, case.name));
-    let server = Server::start(&case.server, certificates, token_file.clone()).await?;
+    let server = Server::start(&case.server, certificates, token_file.clone())?;
     let mut client = json!({ "address": server.url(case.server.tls) });
     if case.server.tls == Tls::Plaintext {
         client["allowPlaintext"] = true.into();

@@ -56,10 +56,9 @@ async fn answer(
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
     let page = match proxy {
-        Proxy::Web => None,
-        Proxy::Refuses(status) if !is_web(&request) => Some(status),
-        Proxy::Refuses(_) => None,
         Proxy::Page(status) => Some(status),
+        Proxy::Refuses(status) if !is_web(&request) => Some(status),
+        Proxy::Web | Proxy::Refuses(_) => None,
     };
     if let Some(status) = page {
         // As proxies do, which read a request before they look for the server.
