@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use tonic::body::Body;
 use tonic::client::Grpc;
 use tonic::transport::Channel;
+use tonic::{Code, Status};
 use tower::Service;
 
 use crate::error::transport::{TransportFault, fault_in};
@@ -162,12 +163,21 @@ fn lacks_http2(outcome: &Result<Response<Body>, BoxError>) -> bool {
     }
 }
 
-/// Takes the body off a response that is an error of a proxy, so that the HTTP status tells what is wrong: the page would be read as gRPC.
+/// Makes a status of gRPC of a response that is an error of a proxy, by its HTTP status as gRPC says: its page would be read as gRPC.
 fn without_page(response: Response<Body>) -> Response<Body> {
-    if response.status() == StatusCode::OK || is_grpc(response.headers()) {
+    let status = response.status();
+    if status == StatusCode::OK || is_grpc(response.headers()) {
         return response;
     }
-    response.map(|_| Body::empty())
+    let code = match status.as_u16() {
+        400 => Code::Internal,
+        401 => Code::Unauthenticated,
+        403 => Code::PermissionDenied,
+        404 => Code::Unimplemented,
+        429 | 502..=504 => Code::Unavailable,
+        _ => Code::Unknown,
+    };
+    Status::new(code, format!("HTTP status {status} in place of gRPC")).into_http()
 }
 
 /// Whether a fault is that of a server whose certificate is not trusted.

@@ -389,6 +389,23 @@ async fn a_proxy_whose_server_is_away_is_tried_again() {
 }
 
 #[tokio::test]
+async fn the_page_of_a_proxy_is_an_error_by_its_status() {
+    let script = Script::new([]);
+    let proxy = Proxy::start(&script, Way::RefusesGrpc(503)).await;
+    let client = proxy.client(|builder| builder);
+    let error = client.get_export("", "a").await.expect_err("the proxy refuses");
+    assert_eq!(error.code(), Some(Code::Unavailable), "{error}");
+    let mut watch = client.watch_exports(WatchExportsRequest::default());
+    match watch.next().await {
+        Some(Ok(WatchEvent::Disconnected { error: Some(error), .. })) => {
+            assert_eq!(error.code(), Some(Code::Unavailable), "{error}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(client.protocol(), Protocol::Grpc);
+}
+
+#[tokio::test]
 async fn a_response_without_a_status_is_a_broken_connection() {
     let ended = "HTTP/1.1 200 OK\r\nContent-Type: application/grpc-web+proto\r\nContent-Length: 5\r\n\r\n\0\0\0\0\0";
     let cut = "HTTP/1.1 200 OK\r\nContent-Type: application/grpc-web+proto\r\nContent-Length: 50\r\n\r\n\0\0\0\0\0";
