@@ -1,4 +1,6 @@
-//! Builds the programs of the SDKs that are not in Rust: of Go, Python and TypeScript.
+//! Builds the programs of the SDKs that are not in Rust, and the packages of all SDKs.
+
+mod packages;
 
 use std::{
     fs,
@@ -8,6 +10,7 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 
+pub use self::packages::packages;
 use crate::binaries;
 
 /// Builds a program of the SDK for Go, whose package is in this folder of it.

@@ -8,6 +8,7 @@
 //! | `NAME_VERSION_linux_ARCH.tar.gz` | the programs for the command line | `archive` |
 //! | `krew/bind.yaml` | where Krew finds `kubectl bind` | `krew` |
 //! | `sbom/`, `debug/` | what each program is made of, and its debug information | |
+//! | `sdks/` | the packages of the SDKs | |
 //! | `DIGESTS` | the digests of images and charts | |
 //! | `SHA256SUMS`, `SHA256SUMS.sig` | checksums of all files above, and their signature | `checksums` |
 
@@ -45,6 +46,8 @@ pub struct Options<'a> {
     pub profile: Profile,
     /// The program Helm.
     pub helm: &'a Path,
+    /// The folder with the packages of the SDKs.
+    pub sdks: &'a Path,
     /// The key that signs the release.
     pub key: Option<&'a SigningKey>,
     /// The address that users will find the files of the release under, for Krew.
@@ -125,6 +128,7 @@ impl Release<'_> {
             let chart = self.chart(&source);
             published.push(chart.with_context(|| format!("cannot release {}", source.display()))?);
         }
+        copy(self.options.sdks, &self.folder.join("sdks"))?;
         let digests = published
             .iter()
             .map(|it| format!("{} {}:{}\n", it.digest, it.path, it.tag));

@@ -55,7 +55,7 @@ impl Workspace {
     }
 
     /// The time that everything in an image has, in seconds since 1970.
-    pub(crate) fn seconds(&self) -> Result<u64> {
+    pub fn seconds(&self) -> Result<u64> {
         let seconds = self.time.as_second().try_into();
         seconds.context("the sources are older than 1970")
     }

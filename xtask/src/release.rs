@@ -1,9 +1,9 @@
 //! `cargo xtask release`: all that users get of one version, in one folder.
 
-use std::path::PathBuf;
+use std::{fs, path::PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
-use bindery_e2e::binaries;
+use bindery_e2e::{binaries, sdks};
 use bindery_image::{
     Options, Profile, Program, Workspace, build,
     release::{self, Published, SigningKey},
@@ -52,6 +52,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         output: workspace.images(args.profile),
         source: args.source.clone(),
     };
+    // A program that is missing here fails before the long build.
+    let packages = workspace.target().join("sdks/packages");
+    // An earlier run leaves its files.
+    let _ = fs::remove_dir_all(&packages);
+    sdks::packages(&packages, workspace.seconds()?)?;
     build(&workspace, &Program::ALL, &options)?;
     let published = release::write(
         &workspace,
@@ -60,6 +65,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             output: &output,
             profile: args.profile,
             helm: &helm,
+            sdks: &packages,
             key: key.as_ref(),
             downloads: args.download_url.as_deref(),
         },

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use bindery_e2e::{Workdir, binaries, charts::Helm, images, process, run};
+use bindery_e2e::{Workdir, binaries, charts::Helm, images, process, run, sdks};
 use bindery_image::{
     Profile, Workspace,
     release::{self, CHECKSUMS, Published, SigningKey},
@@ -47,16 +47,24 @@ impl Release {
             work,
             published: Vec::new(),
         };
-        release.published = release.write("release")?;
+        release.published = release.write("release", &release.packages("sdks")?)?;
         Ok(release)
     }
 
-    /// Makes the release in a folder of that name.
-    fn write(&self, folder: &str) -> Result<Vec<Published>> {
+    /// Makes the packages of the SDKs in a folder of that name.
+    fn packages(&self, folder: &str) -> Result<PathBuf> {
+        let packages = self.work.path().join(folder);
+        sdks::packages(&packages, Workspace::read()?.seconds()?)?;
+        Ok(packages)
+    }
+
+    /// Makes the release in a folder of that name, with these packages of the SDKs.
+    fn write(&self, folder: &str, sdks: &Path) -> Result<Vec<Published>> {
         let options = release::Options {
             output: &self.work.path().join(folder),
             profile: Profile::Dev,
             helm: &binaries::helm()?,
+            sdks,
             key: Some(&SigningKey::read(&self.work.path().join("key.pem"))?),
             downloads: Some(DOWNLOADS),
         };
@@ -112,7 +120,7 @@ fn files(folder: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
 #[test]
 fn the_same_sources_give_the_same_files_but_signatures() -> Result<()> {
     let release = Release::get()?;
-    release.write("again/")?;
+    release.write("again/", &release.packages("sdks-again")?)?;
     // Signatures contain a random number, and the checksums are also those of signatures.
     let unsigned = |folder: &str| -> Result<BTreeMap<String, Vec<u8>>> {
         let mut files = files(&release.work.path().join(folder))?;
@@ -263,12 +271,85 @@ fn a_command_line_runs_from_its_archive_and_krew_knows_its_checksum() -> Result<
 }
 
 #[test]
+fn the_packages_of_the_sdks_install_from_the_release() -> Result<()> {
+    let release = Release::get()?;
+    let folder = tempfile::tempdir()?;
+    let own = |path: &str| release.path("sdks").join(path);
+    let printed = |command: &mut Command| -> Result<String> {
+        let output = command.current_dir(folder.path()).output();
+        process::stdout(&output.with_context(|| format!("cannot run {command:?}"))?)
+    };
+
+    let python = sdks::python()?;
+    let install = [
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-index",
+        "--no-deps",
+        "--target",
+        "python",
+    ];
+    let wheel = own(&format!("python/bindery_sdk-{VERSION}-py3-none-any.whl"));
+    printed(Command::new(&python).args(install).arg(wheel))?;
+    let version = "import bindery; print(bindery.__version__)";
+    let version = printed(Command::new(&python).args(["-c", version]).env("PYTHONPATH", "python"))?;
+    assert_eq!(version.trim(), VERSION, "Python");
+    let source = own(&format!("python/bindery_sdk-{VERSION}.tar.gz"));
+    let listed = printed(Command::new("tar").arg("-tzf").arg(source))?;
+    ensure!(
+        listed.contains(&format!("bindery_sdk-{VERSION}/pyproject.toml")),
+        "{listed}"
+    );
+
+    let tarball = own(&format!("typescript/bindery-sdk-{VERSION}.tgz"));
+    printed(Command::new("tar").arg("-xzf").arg(tarball))?;
+    let version = "import('./package/dist/version.js').then((it) => console.log(it.VERSION))";
+    let version = printed(Command::new("node").args(["-e", version]))?;
+    assert_eq!(version.trim(), VERSION, "TypeScript");
+
+    // As from a proxy of modules, into an empty cache.
+    let module = format!("kube-bind.io/bindery/sdk/go@v{VERSION}");
+    let downloaded = printed(
+        Command::new("go")
+            .args(["mod", "download", "-json", &module])
+            .env("GOPROXY", format!("file://{}", own("go").display()))
+            .env("GOMODCACHE", folder.path().join("go"))
+            .env("GOFLAGS", "-modcacherw")
+            .env("GONOSUMDB", "kube-bind.io")
+            .env("GOWORK", "off"),
+    )?;
+    let downloaded: Value = serde_json::from_str(&downloaded)?;
+    let sources = Path::new(downloaded["Dir"].as_str().context("no sources")?).join("client.go");
+    ensure!(sources.is_file(), "{downloaded}");
+
+    for name in ["bindery-proto", "bindery-api", "bindery-sdk"] {
+        printed(
+            Command::new("tar")
+                .arg("-xzf")
+                .arg(own(&format!("rust/{name}-{VERSION}.crate"))),
+        )?;
+        let manifest = fs::read_to_string(folder.path().join(format!("{name}-{VERSION}/Cargo.toml")))?;
+        ensure!(manifest.contains(&format!("version = \"{VERSION}\"")), "{manifest}");
+        ensure!(
+            !manifest.contains("path = \"../"),
+            "{name} needs a folder of the workspace: {manifest}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
 fn a_folder_with_other_files_is_not_replaced() -> Result<()> {
     let release = Release::get()?;
     let folder = release.work.path().join("other");
     fs::create_dir(&folder)?;
     fs::write(folder.join("precious"), "")?;
-    let error = release.write("other").err().context("the folder was replaced")?;
+    let error = release
+        .write("other", &release.path("sdks"))
+        .err()
+        .context("the folder was replaced")?;
     ensure!(
         error.to_string().contains("precious, which is not part of a release"),
         "{error:#}"
