@@ -103,7 +103,9 @@ type tlsConn struct {
 
 func (c *tlsConn) Read(data []byte) (int, error) {
 	n, err := c.Conn.Read(data)
-	c.noteAlert(err)
+	if err != nil {
+		c.noteAlert(err)
+	}
 	return n, err
 }
 
