@@ -57,7 +57,8 @@ impl ProviderService for Least {
     }
 
     async fn get_caller(&self, _: Request<pb::GetCallerRequest>) -> Result<Response<pb::GetCallerResponse>, Status> {
-        Ok(Response::new(pb::GetCallerResponse::default()))
+        let caller = Some(pb::Caller::default());
+        Ok(Response::new(pb::GetCallerResponse { caller }))
     }
 }
 

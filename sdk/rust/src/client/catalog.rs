@@ -66,6 +66,6 @@ impl Client {
 
     /// Makes the error for a response without its main field.
     pub(crate) fn missing(&self, what: &str) -> Error {
-        Error::protocol(self.address(), format!("an response has no {what}"))
+        Error::protocol(self.address(), format!("a response has no {what}"))
     }
 }
