@@ -14,7 +14,7 @@ use bindery_proto::v1alpha2::{
     WatchContractsRequest, WatchExportsRequest,
 };
 use futures::stream::{self, BoxStream};
-use futures::{Stream, StreamExt as _};
+use futures::{FutureExt as _, Stream, StreamExt as _};
 use tokio::time::{Instant, timeout};
 use tonic::{Code, Streaming};
 use tracing::debug;
@@ -227,8 +227,13 @@ impl<Q: WatchRequest, R: WatchResponse> WatchRun<Q, R> {
             match &mut self.state {
                 WatchState::Ended => return None,
                 WatchState::Waiting(delay) => {
-                    tokio::time::sleep(*delay).await;
-                    return Some(self.open().await);
+                    let delay = *delay;
+                    // In a box of its own, as it is only needed for a moment, and large beside all that an open stream needs.
+                    let opening = async {
+                        tokio::time::sleep(delay).await;
+                        self.open().await
+                    };
+                    return Some(opening.boxed().await);
                 }
                 WatchState::Streaming { stream, request_id, .. } => {
                     let receiving = self.client.receive(stream.message(), request_id);

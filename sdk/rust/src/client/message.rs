@@ -5,11 +5,18 @@ use std::marker::PhantomData;
 use prost::Message;
 use prost::bytes::{BufMut as _, Bytes};
 use tonic::Status;
-use tonic::codec::{Codec, EncodeBuf, Encoder};
+use tonic::codec::{BufferSettings, Codec, EncodeBuf, Encoder};
 use tonic_prost::ProstDecoder;
 
 use super::MESSAGE_SEND_MAX;
 use crate::error::Error;
+
+/// Bytes of memory for responses that a call holds from its beginning. They grow with the response; a thousand quiet watches hold a
+/// thousand of them.
+const RESPONSE_BUFFER: usize = 1024;
+
+/// tonic's own, of an encoder alone.
+const YIELD_THRESHOLD: usize = 32 * 1024;
 
 /// An encoded request of at most [`MESSAGE_SEND_MAX`] bytes.
 #[derive(Clone)]
@@ -49,7 +56,7 @@ impl<R: Message + Default + 'static> Codec for RequestCodec<R> {
     }
 
     fn decoder(&mut self) -> Self::Decoder {
-        ProstDecoder::default()
+        ProstDecoder::new(BufferSettings::new(RESPONSE_BUFFER, YIELD_THRESHOLD))
     }
 }
 
