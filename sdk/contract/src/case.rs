@@ -147,6 +147,18 @@ impl Case {
         }
     }
 
+    /// Whether the case sets or judges a time: a client's time limit, a cancellation, a delay. Its outcome depends on when the client's
+    /// program gets a core.
+    pub(crate) fn is_timed(&self) -> bool {
+        let limits = ["timeoutMs", "attemptTimeoutMs"];
+        let judges = |seen: &SeenExpect| seen.after_ms.is_some() || seen.deadline_ms.is_some();
+        self.cancel_after_ms.is_some()
+            || limits.iter().any(|limit| self.client.get(limit).is_some())
+            || self.expect.took_ms.is_some()
+            || !self.expect.delays_ms.is_empty()
+            || self.expect.seen.iter().any(judges)
+    }
+
     /// Settings of the client that a case does not give: short delays, so that retries do not take long.
     pub const CLIENT: &str = r#"{
         "timeoutMs": 8000, "retry": { "attempts": 5, "baseMs": 20, "capMs": 100 }, "reconnect": { "baseMs": 20, "capMs": 100 }

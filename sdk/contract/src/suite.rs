@@ -16,7 +16,10 @@ use crate::script::Tls;
 use crate::server::{Certificates, Server};
 
 /// Number of cases of one runner that run at the same time: few, for their times are judged, and all runners work at once.
-const AT_ONCE: usize = 6;
+const AT_ONCE: usize = 4;
+
+/// The most timed cases of one runner that are judged by a second run. If more of them fail, the client is at fault, not the machine.
+const DISTURBED_MAX: usize = 4;
 
 /// What came of one case.
 #[derive(Clone, Debug)]
@@ -25,6 +28,8 @@ pub struct Verdict {
     pub case: String,
     /// What is wrong; empty if the case passed.
     pub faults: Vec<String>,
+    /// What was wrong while other cases ran, if the case was judged by a run alone.
+    pub disturbed: Vec<String>,
     /// The client's answer, for reports.
     pub answer: Value,
     /// The calls that the server saw, for reports.
@@ -49,6 +54,27 @@ pub async fn run(runner: &Runner, cases: &[Case], folder: &Path) -> Result<Vec<V
     Ok(verdicts)
 }
 
+/// Runs each timed case that failed again, alone, and judges it by that run: where a dozen cases and other programs share two cores, a
+/// client's deadline of some hundred milliseconds may pass before its program gets to run. A case that sets no time is judged once.
+pub async fn judge_timed_alone(runner: &Runner, cases: &[Case], verdicts: &mut [Verdict], folder: &Path) -> Result<()> {
+    let is_timed = |name: &str| cases.iter().find(|case| case.name == name && case.is_timed());
+    let mut failed: Vec<_> = verdicts
+        .iter_mut()
+        .filter(|verdict| !verdict.faults.is_empty())
+        .filter_map(|verdict| is_timed(&verdict.case).map(|case| (case, verdict)))
+        .collect();
+    if failed.len() > DISTURBED_MAX {
+        return Ok(());
+    }
+    let certificates = Certificates::make()?;
+    for (case, verdict) in &mut failed {
+        let mut second = one(runner, case, &certificates, folder).await;
+        second.disturbed = std::mem::take(&mut verdict.faults);
+        **verdict = second;
+    }
+    Ok(())
+}
+
 async fn one(runner: &Runner, case: &Case, certificates: &Certificates, folder: &Path) -> Verdict {
     let (faults, answer, seen) = match attempt(runner, case, certificates, folder).await {
         Ok(outcome) => outcome,
@@ -57,6 +83,7 @@ async fn one(runner: &Runner, case: &Case, certificates: &Certificates, folder: 
     Verdict {
         case: case.name.clone(),
         faults,
+        disturbed: Vec::new(),
         answer,
         seen,
     }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::case::Case;
 use crate::suite::Verdict;
 
-/// Prints a column per SDK and a row per case, then what is wrong with each case that failed, and the number of cases that passed.
+/// Prints a column per SDK and a row per case, and the number of cases that passed.
 pub fn print(cases: &[Case], columns: &[(String, Vec<Verdict>)]) -> String {
     let width = cases.iter().map(|case| case.name.len()).max().unwrap_or_default();
     let mut text = format!("{:width$}", "case");
@@ -17,8 +17,9 @@ pub fn print(cases: &[Case], columns: &[(String, Vec<Verdict>)]) -> String {
         let _ = write!(text, "{:width$}", case.name);
         for (_, verdicts) in columns {
             let word = match verdicts.get(index) {
-                Some(verdict) if verdict.faults.is_empty() => "ok",
-                Some(_) => "FAILED",
+                Some(verdict) if !verdict.faults.is_empty() => "FAILED",
+                Some(verdict) if !verdict.disturbed.is_empty() => "ok alone",
+                Some(_) => "ok",
                 None => "-",
             };
             let _ = write!(text, "  {word:>10}");
@@ -31,10 +32,25 @@ pub fn print(cases: &[Case], columns: &[(String, Vec<Verdict>)]) -> String {
         let _ = write!(text, "  {:>10}", format!("{passed}/{}", cases.len()));
     }
     text.push('\n');
+    text
+}
+
+/// What is wrong with each case that failed.
+pub fn faults(columns: &[(String, Vec<Verdict>)]) -> String {
+    details(columns, |verdict| &verdict.faults)
+}
+
+/// What was wrong, beside others, with each case that was judged by a run alone.
+pub fn disturbed(columns: &[(String, Vec<Verdict>)]) -> String {
+    details(columns, |verdict| &verdict.disturbed)
+}
+
+fn details(columns: &[(String, Vec<Verdict>)], faults: impl Fn(&Verdict) -> &[String]) -> String {
+    let mut text = String::new();
     for (name, verdicts) in columns {
-        for verdict in verdicts.iter().filter(|verdict| !verdict.faults.is_empty()) {
+        for verdict in verdicts.iter().filter(|verdict| !faults(verdict).is_empty()) {
             let _ = writeln!(text, "\n{name}, {}:", verdict.case);
-            for fault in &verdict.faults {
+            for fault in faults(verdict) {
                 let _ = writeln!(text, "  {fault}");
             }
             for (number, seen) in verdict.seen.iter().take(6).enumerate() {
