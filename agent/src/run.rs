@@ -6,13 +6,15 @@ use anyhow::{Context as _, bail};
 use bindery_api::{crds, names::KONNECTOR_LEASE};
 use bindery_runtime::{
     admin::{self, Readiness},
-    client::{self, Clients},
+    client::{self, ClientError},
     crds::install,
     descriptors,
     events::{Recorder, Reporter},
     lease::{Candidate, Leadership},
-    shutdown, telemetry,
+    shutdown,
+    telemetry::{self, Registry},
 };
+use kube::Config;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -23,11 +25,26 @@ use crate::{
     controller::context::{ControllerContext, ControllerOptions},
     engine,
     metrics::Metrics,
-    session::client_certificate::ClientCertificateFiles,
+    session::{client_certificate::ClientCertificateFiles, network::Network},
 };
 
 /// Idle connections to the consumer's API server, kept per kind of traffic.
 const IDLE_MAX: usize = 128;
+
+/// The parts of a konnector that reach its cluster, before it works.
+#[derive(Clone, Debug)]
+pub struct Konnector {
+    /// Clients and caches of the consumer cluster.
+    pub consumer: Consumer,
+    /// The network on which providers and backends are reached.
+    pub network: Network,
+    /// The client certificate for backends.
+    pub client_certificate: ClientCertificateFiles,
+    /// The konnector's metrics.
+    pub metrics: Arc<Metrics>,
+    /// Metrics of the sync engines.
+    pub sync_metrics: Arc<engine::Metrics>,
+}
 
 /// Runs the konnector until it is stopped. After an error the process exits with a failure, for its supervisor to restart.
 pub async fn run(args: Args) -> anyhow::Result<()> {
@@ -49,13 +66,10 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     client_certificate.read()?;
     let stop = shutdown::on_signal().context("cannot listen for signals")?;
     let mut registry = telemetry::registry();
-    let metrics = Metrics::register(&mut registry);
-    let sync_metrics = engine::Metrics::register(&mut registry);
     let config = client::config(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
-    let clients = Clients::counted(&config, None, IDLE_MAX, &metrics.consumer_traffic())?;
-    let consumer = Consumer::watch(clients.clone(), args.namespace.as_str());
+    let konnector = Konnector::start(&args, &config, Network::default(), client_certificate, &mut registry)?;
     let readiness = Readiness::default().with("consumer", {
-        let consumer = consumer.clone();
+        let consumer = konnector.consumer.clone();
         move || consumer.check()
     });
     // The admin port stays open until the process exits, so that probes see how it stops.
@@ -65,28 +79,8 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         registry,
         CancellationToken::new(),
     ));
-    let work = async {
-        if args.install_crds {
-            install(&clients.write, crds::for_consumer()).await?;
-        }
-        let candidate = Candidate::new(clients.lease.clone(), &args.lease, KONNECTOR_LEASE, &args.namespace)?;
-        let leadership = tokio::select! {
-            () = stop.cancelled() => return Ok(()),
-            leadership = candidate.elected() => leadership,
-        };
-        metrics.leads();
-        let options = ControllerOptions {
-            heartbeat_interval: args.heartbeat_interval,
-            polling_interval: args.provider_polling_interval,
-            adoption: args.adoption,
-            only_own_bindings: args.only_own_bindings,
-            bundles_role: args.bundles_role.clone(),
-            client_certificate,
-        };
-        lead(leadership, &args, options, consumer, metrics, sync_metrics, &stop).await
-    };
     tokio::select! {
-        outcome = work => outcome,
+        outcome = konnector.work(&args, &stop) => outcome,
         ended = admin => match ended {
             Ok(Err(error)) => Err(error).with_context(|| format!("cannot serve on --server-address {}", args.server_address)),
             Ok(Ok(())) => Ok(()),
@@ -95,39 +89,83 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     }
 }
 
-/// Runs the controllers while this replica leads.
-async fn lead(
-    mut leadership: Leadership,
-    args: &Args,
-    options: ControllerOptions,
-    consumer: Consumer,
-    metrics: Arc<Metrics>,
-    sync_metrics: Arc<engine::Metrics>,
-    stop: &CancellationToken,
-) -> anyhow::Result<()> {
-    let instance = args.lease.lease_identity.clone();
-    let reporter = Reporter {
-        controller: "kube-bind.io/konnector",
-        action: "Sync",
-        instance: instance.unwrap_or_else(|| "konnector".to_owned()),
-    };
-    let recorder = Recorder::start(consumer.clients.write.clone(), reporter);
-    let work = async {
-        consumer.synced().await;
-        tracing::info!("all bindings and bundles are known; the controllers start");
-        let context = ControllerContext::new(consumer, recorder, metrics, sync_metrics, options);
-        let _bindings = BindingController::start(context.clone());
-        let _bundles = BundleController::start(context);
-        std::future::pending::<()>().await;
-    };
-    tokio::select! {
-        // Checked first, since only the leader may write.
-        biased;
-        () = leadership.lost() => bail!("leadership lost"),
-        () = stop.cancelled() => {}
-        () = work => {}
+// === impl Konnector ===
+
+impl Konnector {
+    /// Makes the clients of the consumer cluster, and starts to watch it.
+    pub fn start(
+        args: &Args,
+        config: &Config,
+        network: Network,
+        client_certificate: ClientCertificateFiles,
+        registry: &mut Registry,
+    ) -> Result<Self, ClientError> {
+        let metrics = Metrics::register(registry);
+        let sync_metrics = engine::Metrics::register(registry);
+        let clients = network
+            .kubernetes
+            .clients(config, None, IDLE_MAX, &metrics.consumer_traffic())?;
+        Ok(Self {
+            consumer: Consumer::watch(clients, args.namespace.as_str()),
+            network,
+            client_certificate,
+            metrics,
+            sync_metrics,
+        })
     }
-    leadership.release().await;
-    tracing::info!("konnector ends");
-    Ok(())
+
+    /// Installs CRDs if the flags say so, waits until this replica leads, and runs the controllers until it is stopped or loses
+    /// leadership, which is an error.
+    pub async fn work(self, args: &Args, stop: &CancellationToken) -> anyhow::Result<()> {
+        let clients = &self.consumer.clients;
+        if args.install_crds {
+            install(&clients.write, crds::for_consumer()).await?;
+        }
+        let candidate = Candidate::new(clients.lease.clone(), &args.lease, KONNECTOR_LEASE, &args.namespace)?;
+        let leadership = tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            leadership = candidate.elected() => leadership,
+        };
+        self.metrics.leads();
+        self.lead(leadership, args, stop).await
+    }
+
+    /// Runs the controllers while this replica leads.
+    async fn lead(self, mut leadership: Leadership, args: &Args, stop: &CancellationToken) -> anyhow::Result<()> {
+        let options = ControllerOptions {
+            heartbeat_interval: args.heartbeat_interval,
+            polling_interval: args.provider_polling_interval,
+            adoption: args.adoption,
+            only_own_bindings: args.only_own_bindings,
+            bundles_role: args.bundles_role.clone(),
+            client_certificate: self.client_certificate,
+            network: self.network,
+        };
+        let consumer = self.consumer;
+        let instance = args.lease.lease_identity.clone();
+        let reporter = Reporter {
+            controller: "kube-bind.io/konnector",
+            action: "Sync",
+            instance: instance.unwrap_or_else(|| "konnector".to_owned()),
+        };
+        let recorder = Recorder::start(consumer.clients.write.clone(), reporter);
+        let work = async {
+            consumer.synced().await;
+            tracing::info!("all bindings and bundles are known; the controllers start");
+            let context = ControllerContext::new(consumer, recorder, self.metrics, self.sync_metrics, options);
+            let _bindings = BindingController::start(context.clone());
+            let _bundles = BundleController::start(context);
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            // Checked first, since only the leader may write.
+            biased;
+            () = leadership.lost() => bail!("leadership lost"),
+            () = stop.cancelled() => {}
+            () = work => {}
+        }
+        leadership.release().await;
+        tracing::info!("konnector ends");
+        Ok(())
+    }
 }

@@ -29,6 +29,7 @@ pub mod credential_secret;
 pub mod exports;
 mod found_uids;
 pub mod heartbeat;
+pub mod network;
 pub mod polling;
 pub mod provider_probe;
 pub mod provider_rights;
@@ -53,6 +54,7 @@ use connect::ContractConnection;
 use credential::SessionCredential;
 use exports::{Exports, follower::ExportFollower};
 use heartbeat::Heartbeat;
+use network::Network;
 use polling::PollRequest;
 use provider_rights::Verification;
 use session_core::{SessionCore, SessionTools};
@@ -71,6 +73,8 @@ pub struct SessionSettings {
     pub secret: SecretRef,
     /// The client certificate for backends.
     pub client_certificate: ClientCertificateFiles,
+    /// The network on which the backend is reached.
+    pub network: Network,
 }
 
 /// A session with the provider of a contract. Dropping it ends the session.

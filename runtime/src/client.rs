@@ -1,6 +1,7 @@
 //! Kubernetes clients for controllers: no request is delayed by the client, none hangs, and the caller decides about retries.
 
 mod h2_pool;
+mod network;
 mod rate_limit;
 mod request;
 mod traffic;
@@ -31,6 +32,7 @@ use tower::{
 use traffic::PoolTraffic;
 use transport::Endpoint;
 
+pub use network::{Network, Transport, TransportBody};
 pub use rate_limit::RateLimit;
 pub(crate) use request::{RequestKind, ResponseTimer};
 pub use traffic::{ClusterTraffic, TrafficMetrics, TrafficTotals};
@@ -123,7 +125,14 @@ impl Clients {
 
     /// As [`Clients::new`], with the limits of a command's user.
     pub fn limited(config: &Config, idle_max: usize, limits: &RequestLimits) -> Result<Self, ClientError> {
-        Self::build(config, None, idle_max, limits, &ClusterTraffic::default())
+        Self::build(
+            &Network::default(),
+            config,
+            None,
+            idle_max,
+            limits,
+            &ClusterTraffic::default(),
+        )
     }
 
     /// As [`Clients::new`], with a token in place of the credentials of the configuration.
@@ -138,10 +147,11 @@ impl Clients {
         idle_max: usize,
         traffic: &ClusterTraffic,
     ) -> Result<Self, ClientError> {
-        Self::build(config, token, idle_max, &RequestLimits::default(), traffic)
+        Network::default().clients(config, token, idle_max, traffic)
     }
 
     fn build(
+        network: &Network,
         config: &Config,
         token: Option<&SharedToken>,
         idle_max: usize,
@@ -149,7 +159,6 @@ impl Clients {
         traffic: &ClusterTraffic,
     ) -> Result<Self, ClientError> {
         let wanted = |default: Option<Duration>| limits.request_timeout.or(default).filter(|limit| !limit.is_zero());
-        let endpoint = Endpoint::new(config)?;
         let layers = |traffic: &PoolTraffic, timeout, rate| ClientLayers {
             config,
             token,
@@ -159,6 +168,14 @@ impl Clients {
         };
         let (rate, request_timeout) = (limits.rate.as_ref(), Some(REQUEST_TIMEOUT));
         let (watch, write, lease) = (traffic.watch(), traffic.write(), traffic.lease());
+        if let Some(transport) = network.transport() {
+            return Ok(Self {
+                watch: layers(watch, wanted(None), rate).client(transport.clone())?,
+                write: layers(write, wanted(request_timeout), rate).client(transport.clone())?,
+                lease: layers(lease, request_timeout, None).client(transport)?,
+            });
+        }
+        let endpoint = Endpoint::new(config)?;
         Ok(Self {
             watch: layers(watch, wanted(None), rate).client(endpoint.watches(watch, idle_max))?,
             write: layers(write, wanted(request_timeout), rate).client(endpoint.plain(write, idle_max))?,

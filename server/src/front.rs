@@ -5,7 +5,10 @@
 
 use std::{io, sync::Arc};
 
+use futures::Stream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
+use tonic::transport::server::Connected;
 
 use crate::{credentials::Issuer, oidc::Issuers, state::State};
 
@@ -22,6 +25,7 @@ pub mod transport;
 mod wire;
 
 pub use transport::{
+    connection::Peer,
     listener::{ListenError, Listener},
     metrics::Metrics,
 };
@@ -64,7 +68,7 @@ pub enum ServeError {
     Serve(#[from] tonic::transport::Error),
 }
 
-/// Serves until `stop` is cancelled, then ends the streams and waits for the calls that are under way.
+/// Serves on a port until `stop` is cancelled, then ends the streams and waits for the calls that are under way.
 pub async fn serve(
     state: State,
     issuers: Issuers,
@@ -74,6 +78,21 @@ pub async fn serve(
 ) -> Result<(), ServeError> {
     let address = listener.address()?;
     let connections = listener.connections(stop.clone());
+    tracing::info!(%address, external = state.settings.grpc.address, "gRPC port open");
+    serve_connections(state, issuers, connections, metrics, stop).await
+}
+
+/// Serves on these connections until `stop` is cancelled, then ends the streams and waits for the calls that are under way.
+pub async fn serve_connections<C>(
+    state: State,
+    issuers: Issuers,
+    connections: impl Stream<Item = io::Result<C>> + Send,
+    metrics: Metrics,
+    stop: CancellationToken,
+) -> Result<(), ServeError>
+where
+    C: AsyncRead + AsyncWrite + Connected<ConnectInfo = Peer> + Unpin + Send + 'static,
+{
     let authenticators = authenticators(&state, &issuers);
     let reviews = Reviews::new(state.clients.write.clone());
     let front = Front {
@@ -91,7 +110,6 @@ pub async fn serve(
     let auditor = Auditor::new(&state);
     let interceptor = Interceptor::new(Arc::new(state), authenticators, metrics.clone(), auditor, stop.clone());
     let services = with_grpc_web(layered(routes.prepare(), interceptor, metrics), &endpoint);
-    tracing::info!(%address, external = endpoint.address, "gRPC port open");
     http_server()
         .serve_with_incoming_shutdown(services, connections, stop.cancelled_owned())
         .await?;

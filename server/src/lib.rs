@@ -13,6 +13,7 @@ pub mod controllers;
 pub mod credentials;
 pub mod files;
 pub mod front;
+pub mod leader;
 pub mod leftovers;
 pub mod oidc;
 pub mod own_issuer;

@@ -7,7 +7,7 @@ use bindery_api::{
     v1alpha2::{APIServiceNamespace, APIServiceNamespaceSpec},
 };
 use bindery_runtime::{
-    client::{ClientError, Clients, SharedToken},
+    client::{ClientError, ClusterTraffic, Network, SharedToken},
     errors,
 };
 use k8s_openapi::api::{
@@ -50,17 +50,22 @@ enum ProbeOutcome {
 pub struct Prober {
     /// How the server reaches its cluster, without the server's credentials.
     config: Config,
+    network: Network,
     client: Client,
 }
 
 // === impl Prober ===
 
 impl Prober {
-    /// Creates a prober for the cluster of this configuration; `client` is the server's own.
-    pub fn new(config: &Config, client: Client) -> Self {
+    /// Creates a prober for the cluster of this configuration on this network; `client` is the server's own.
+    pub fn new(config: &Config, network: Network, client: Client) -> Self {
         let mut config = config.clone();
         config.auth_info = AuthInfo::default();
-        Self { config, client }
+        Self {
+            config,
+            network,
+            client,
+        }
     }
 
     /// Checks that the policy limits what a contract writes. The inner error says why that is not certain.
@@ -96,7 +101,11 @@ impl Prober {
     }
 
     fn client_of(&self, token: &SecretString) -> Result<Client, ClientError> {
-        Ok(Clients::with_token(&self.config, 1, &SharedToken::new(token)?)?.write)
+        let token = SharedToken::new(token)?;
+        let clients = self
+            .network
+            .clients(&self.config, Some(&token), 1, &ClusterTraffic::default());
+        Ok(clients?.write)
     }
 }
 

@@ -4,7 +4,7 @@ use anyhow::{Context as _, bail};
 use bindery_api::names::SERVER;
 use bindery_runtime::{
     admin::{self, Readiness},
-    client::{self, Clients},
+    client::{self, Clients, Network},
     descriptors,
     lease::Candidate,
     shutdown, telemetry,
@@ -12,8 +12,9 @@ use bindery_runtime::{
 use bindery_server::{
     args::Args,
     audit::AuditLog,
-    cluster_info, controllers,
+    cluster_info,
     front::{self, Listener, Metrics},
+    leader,
     settings::Settings,
     state::State,
 };
@@ -65,7 +66,14 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<()> {
         Some(path) => AuditLog::open(path, &mut registry)?,
         None => AuditLog::off(),
     };
-    let starting = State::start(clients, &config, settings, tls.ca.clone(), audit.clone());
+    let starting = State::start(
+        clients,
+        &config,
+        Network::default(),
+        settings,
+        tls.ca.clone(),
+        audit.clone(),
+    );
     let Some(state) = stop.run_until_cancelled(starting).await else {
         return Ok(());
     };
@@ -87,7 +95,7 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<()> {
         metrics,
         stop.clone(),
     ));
-    let leader = tokio::spawn(lead(state, candidate, stop.clone()));
+    let leader = tokio::spawn(leader::lead(state, candidate, stop.clone()));
     let outcome = supervise(stop, (front, leader), (admin, tls, issuers_followed)).await;
     end.cancel();
     audit.flush(AUDIT_GRACE).await;
@@ -144,22 +152,4 @@ where
         return Ok(());
     };
     Ok(ended??)
-}
-
-/// Runs the controllers while this replica leads. Releases the Lease when told to stop; fails when leadership is lost, so that
-/// the process ends before another replica leads.
-async fn lead(state: State, candidate: Candidate, stop: CancellationToken) -> anyhow::Result<()> {
-    let Some(mut leadership) = stop.run_until_cancelled(candidate.elected()).await else {
-        return Ok(());
-    };
-    let mut work = tokio::spawn(controllers::run(state, stop.clone()));
-    tokio::select! {
-        () = leadership.lost() => bail!("leadership was lost"),
-        ended = &mut work => ended?.context("a controller failed")?,
-    }
-    if !stop.is_cancelled() {
-        bail!("the controllers stopped unexpectedly");
-    }
-    leadership.release().await;
-    Ok(())
 }

@@ -12,7 +12,7 @@ use bindery_api::{
 use bindery_runtime::{
     admin::Readiness,
     cache::{Cache, Health},
-    client::Clients,
+    client::{Clients, Network},
     crds::{self, InstallError},
     errors,
     events::{Recorder, Reporter},
@@ -121,10 +121,11 @@ pub enum StartError {
 
 impl State {
     /// Installs CRDs if the settings say so, asks the API server who the server is, and starts the caches. The clients must be
-    /// made from `config`.
+    /// made from `config` on `network`.
     pub async fn start(
         clients: Clients,
         config: &Config,
+        network: Network,
         settings: Settings,
         grpc_ca: CaBundle,
         audit: AuditLog,
@@ -144,7 +145,7 @@ impl State {
             audit,
             caches: Caches::start(&clients, &settings),
             rights: Rights::new(clients.write.clone()),
-            prober: Prober::new(config, clients.write.clone()),
+            prober: Prober::new(config, network, clients.write.clone()),
             author_verifier: AuthorVerifier::new(clients.write.clone(), &settings.namespace, &identity.username),
             settings: Arc::new(settings),
             grpc_ca,

@@ -5,7 +5,10 @@ use std::{sync::Arc, time::Duration};
 use bindery_proto::v1alpha2::DeleteExportRequest;
 use bindery_runtime::backoff::Backoff;
 
-use crate::{attempt::Attempt, session::Session};
+use crate::{
+    attempt::Attempt,
+    session::{Session, backend},
+};
 
 /// The backend may wait this long for the last objects before it answers.
 const WAIT_SECONDS: i64 = 10;
@@ -38,7 +41,8 @@ pub(super) fn start(
         let (credential, request) = (credential.clone(), request.clone());
         async move {
             let (_, client) = credential.backend().map_err(|error| error.to_string())?;
-            let answer = client.delete_export(request).await.map_err(|error| error.to_string())?;
+            let answer = client.delete_export(request).await;
+            let answer = answer.map_err(|error| backend::describe(&error))?;
             let meta = answer.export.map(|export| export.metadata.unwrap_or_default());
             match meta {
                 Some(meta) if meta.deletion_timestamp.is_none() => {

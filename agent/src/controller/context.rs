@@ -17,6 +17,7 @@ use crate::{
         Session, SessionSettings, Sessions,
         client_certificate::ClientCertificateFiles,
         connect::{Connector, ContractConnection},
+        network::Network,
     },
 };
 
@@ -31,6 +32,8 @@ pub struct ControllerOptions {
     pub adoption: Adoption,
     /// The client certificate for backends.
     pub client_certificate: ClientCertificateFiles,
+    /// The network on which providers and backends are reached.
+    pub network: Network,
     /// Whether bindings and bundles whose kubeconfig Secret is in another namespace belong to another konnector.
     pub only_own_bindings: bool,
     /// The ClusterRole with the rights on what bundles bind, for messages.
@@ -76,6 +79,7 @@ impl ControllerContext {
             )),
             connector: Arc::new(Connector::new(
                 options.polling_interval,
+                options.network.clone(),
                 metrics.provider_traffic(),
                 options.client_certificate.clone(),
             )),
@@ -99,6 +103,7 @@ impl ControllerContext {
                 namespace: secret.namespace.clone(),
             },
             client_certificate: self.options.client_certificate.clone(),
+            network: self.options.network.clone(),
         };
         self.sessions.enter(reached, settings)
     }

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::{
     client_certificate::{ClientCertificate, ClientCertificateError},
+    network::Network,
     renewal_schedule::RenewalSchedule,
 };
 
@@ -82,12 +83,16 @@ impl From<BackendError> for RenewError {
 /// Returns a client for a backend, without connecting. It refuses plaintext, since the address comes from the provider.
 pub fn client(
     backend: &Backend,
+    network: &Network,
     tokens: impl TokenSource,
     certificate: Option<ClientCertificate>,
 ) -> Result<Client, BackendError> {
     let mut builder = Client::builder(&backend.address)
         .token_source(tokens)
         .user_agent(format_args!("bindery-konnector/{}", env!("CARGO_PKG_VERSION")));
+    if let Some(dialer) = &network.backends {
+        return Ok(builder.build_with_channel(dialer.channel(&backend.address))?);
+    }
     // Data that is not base64 is refused later as an invalid certificate.
     let authority = backend.ca_data.as_deref().map(|data| {
         STANDARD
@@ -121,13 +126,50 @@ pub async fn renew(client: &Client, contract: &str) -> Result<RenewedCredential,
     })
 }
 
+/// Describes an error for conditions: without the id of the call, which is new in each try. With it, a condition would be written
+/// again after each try that fails in the same way.
+pub fn describe(error: &Error) -> String {
+    let text = error.to_string();
+    match error.request_id() {
+        Some(id) if !id.is_empty() => {
+            tracing::debug!(error = %text, "call failed");
+            text.replace(&format!(", request {id}"), "")
+        }
+        _ => text,
+    }
+}
+
 /// Tells refusals, which are final, from failures that may end.
 fn renew_error(error: &Error) -> RenewError {
-    let message = error.to_string();
+    let message = describe(error);
     match error.code() {
         Some(Code::Unauthenticated | Code::PermissionDenied | Code::FailedPrecondition | Code::NotFound) => {
             RenewError::Refused(message)
         }
         _ => RenewError::Failed(message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bindery_proto::v1alpha2::ErrorReason;
+    use bindery_sdk::StatusError;
+
+    use super::*;
+
+    #[test]
+    fn a_condition_does_not_tell_the_id_of_a_call() {
+        let failed = |id: &str| {
+            let status = StatusError {
+                reason: Some(ErrorReason::ExportNotEmpty),
+                message: "5 objects are left".to_owned(),
+                request_id: id.to_owned(),
+                ..StatusError::default()
+            };
+            describe(&Error::Status(Box::new(status)))
+        };
+        assert_eq!(failed("d9f28f99"), "5 objects are left (EXPORT_NOT_EMPTY)");
+        assert_eq!(failed("d9f28f99"), failed("69e7c45c"));
+        assert_eq!(failed(""), failed("69e7c45c"));
     }
 }

@@ -23,6 +23,7 @@ use secrecy::SecretString;
 use super::{
     backend::{self, BackendError, RenewError, RenewedCredential},
     client_certificate::ClientCertificateFiles,
+    network::Network,
     polling::PollPolicy,
 };
 use crate::{
@@ -130,6 +131,7 @@ pub enum ConnectError {
 pub struct Connector {
     attempts: Mutex<HashMap<AttemptKey, Weak<ConnectAttempt>>>,
     backoff: Backoff,
+    network: Network,
     traffic: ClusterTraffic,
     client_certificate: ClientCertificateFiles,
 }
@@ -143,10 +145,16 @@ pub struct ConnectAttempts<K> {
 }
 
 impl Connector {
-    /// A connector that pauses at most this long between tries. It counts the traffic to providers, and presents the client
-    /// certificate to their backends.
-    pub fn new(pause_max: Duration, traffic: ClusterTraffic, client_certificate: ClientCertificateFiles) -> Self {
+    /// A connector that pauses at most this long between tries. It reaches providers and their backends on this network, counts the
+    /// traffic to providers, and presents the client certificate to backends.
+    pub fn new(
+        pause_max: Duration,
+        network: Network,
+        traffic: ClusterTraffic,
+        client_certificate: ClientCertificateFiles,
+    ) -> Self {
         Self {
+            network,
             traffic,
             client_certificate,
             attempts: Mutex::default(),
@@ -164,13 +172,19 @@ impl Connector {
         attempts.retain(|_, attempt| attempt.strong_count() > 0);
         let target = Arc::clone(access);
         let backoff = self.backoff;
+        let network = self.network.clone();
         let (traffic, certificate) = (self.traffic.clone(), self.client_certificate.clone());
         let delay = move |failure| {
             let policy = terms.policy;
             policy.map_or_else(|| backoff.delay(failure), |policy| policy.after_failure(failure))
         };
         let attempt = Arc::new(Attempt::paced(delay, move || {
-            let reached = reach(Arc::clone(&target), traffic.clone(), certificate.clone());
+            let reached = reach(
+                Arc::clone(&target),
+                network.clone(),
+                traffic.clone(),
+                certificate.clone(),
+            );
             async move { judge(reached.await?, terms) }
         }));
         attempts.insert(key, Arc::downgrade(&attempt));
@@ -221,15 +235,16 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static> ConnectAttempts<K> {
 /// Tries once to reach the contract of a kubeconfig. A refused credential is renewed at its backend first.
 async fn reach(
     given: Arc<ProviderAccess>,
+    network: Network,
     traffic: ClusterTraffic,
     certificate: ClientCertificateFiles,
 ) -> Result<Arc<ContractConnection>, ConnectError> {
     let origin = given.fingerprint.clone();
-    let (access, renewed, opened) = match open(&given, &traffic).await {
+    let (access, renewed, opened) = match open(&given, &network, &traffic).await {
         Err(refusal @ ConnectError::Unauthorized { .. }) => {
-            let renewed = renew(&given, refusal, &certificate).await?;
+            let renewed = renew(&given, refusal, &network, &certificate).await?;
             let access = Arc::clone(&renewed.access);
-            let opened = open(&access, &traffic).await?;
+            let opened = open(&access, &network, &traffic).await?;
             (access, Some(renewed), opened)
         }
         opened => (given, None, opened?),
@@ -277,10 +292,12 @@ pub(super) struct FoundContract {
 type Opened = (FoundContract, Clients, Option<SharedToken>);
 
 /// Makes clients from a kubeconfig and reads its contract.
-async fn open(access: &ProviderAccess, traffic: &ClusterTraffic) -> Result<Opened, ConnectError> {
+async fn open(access: &ProviderAccess, network: &Network, traffic: &ClusterTraffic) -> Result<Opened, ConnectError> {
     let clients = || {
         let token = access.token.as_ref().map(SharedToken::new).transpose()?;
-        let clients = Clients::counted(&access.config, token.as_ref(), IDLE_MAX, traffic)?;
+        let clients = network
+            .kubernetes
+            .clients(&access.config, token.as_ref(), IDLE_MAX, traffic)?;
         Ok((clients, token))
     };
     let (clients, token) = clients().map_err(|error: ClientError| ConnectError::Setup {
@@ -354,6 +371,7 @@ fn refusal(access: &ProviderAccess, error: &kube::Error) -> ConnectError {
 async fn renew(
     access: &ProviderAccess,
     refusal: ConnectError,
+    network: &Network,
     certificate: &ClientCertificateFiles,
 ) -> Result<RenewedCredential, ConnectError> {
     let Some(endpoint) = &access.backend else {
@@ -361,8 +379,8 @@ async fn renew(
     };
     let token = SecretString::from(endpoint.token.clone());
     let client = certificate.read().map_err(BackendError::from);
-    let client =
-        client.and_then(|certificate| backend::client(endpoint, bindery_sdk::StaticToken::new(token), certificate));
+    let client = client
+        .and_then(|certificate| backend::client(endpoint, network, bindery_sdk::StaticToken::new(token), certificate));
     let renewed = match client {
         Ok(client) => backend::renew(&client, &access.namespace).await,
         Err(error) => Err(error.into()),

@@ -15,6 +15,7 @@ use tokio::{sync::watch, time::Instant};
 use super::{
     backend::{self, BackendError},
     client_certificate::{ClientCertificate, ClientCertificateFiles},
+    network::Network,
     renewal_schedule::RenewalSchedule,
 };
 
@@ -33,6 +34,7 @@ struct CredentialCell {
     held: watch::Sender<HeldCredential>,
     client: Mutex<Option<(BackendRoute, bindery_sdk::Client)>>,
     client_certificate: ClientCertificateFiles,
+    network: Network,
     /// Kubeconfigs that were held.
     taken: Mutex<RecentFingerprints>,
     /// Kubeconfigs that the provider refused, also over another connection.
@@ -122,8 +124,9 @@ impl SessionCredential {
         schedule: RenewalSchedule,
         token: Option<SharedToken>,
         client_certificate: ClientCertificateFiles,
+        network: Network,
     ) -> Self {
-        Self::start(access, schedule, token, client_certificate, Arc::default())
+        Self::start(access, schedule, token, client_certificate, network, Arc::default())
     }
 
     /// A cell for another connection to the same contract. It does not take credentials that were refused here.
@@ -135,6 +138,7 @@ impl SessionCredential {
             schedule,
             token,
             client_certificate,
+            self.cell.network.clone(),
             Arc::clone(&self.cell.refused),
         )
     }
@@ -145,6 +149,7 @@ impl SessionCredential {
         schedule: RenewalSchedule,
         token: Option<SharedToken>,
         client_certificate: ClientCertificateFiles,
+        network: Network,
         refused: Arc<Mutex<RecentFingerprints>>,
     ) -> Self {
         let mut first = RecentFingerprints::default();
@@ -161,6 +166,7 @@ impl SessionCredential {
                 held: watch::Sender::new(held),
                 client: Mutex::new(None),
                 client_certificate,
+                network,
                 taken: Mutex::new(first),
                 refused,
             }),
@@ -294,7 +300,7 @@ impl SessionCredential {
                 .map(|backend| backend.token.clone());
             ready(Ok(SecretString::from(token.unwrap_or_default())))
         });
-        let client = backend::client(&backend, tokens, certificate)?;
+        let client = backend::client(&backend, &self.cell.network, tokens, certificate)?;
         *known = Some((route.clone(), client.clone()));
         Ok((route, client))
     }
@@ -344,6 +350,7 @@ mod tests {
             schedule_of(&old, at),
             Some(token),
             ClientCertificateFiles::default(),
+            Network::default(),
         );
         assert!(offer(&credential, &new));
         assert!(!offer(&credential, &new), "the same again");
@@ -387,7 +394,13 @@ mod tests {
         let old = of(1000, &former);
         let token = SharedToken::new(old.token.as_ref().unwrap()).unwrap();
         let files = ClientCertificateFiles::default();
-        let credential = SessionCredential::new(Arc::clone(&old), schedule_of(&old, at), Some(token), files);
+        let credential = SessionCredential::new(
+            Arc::clone(&old),
+            schedule_of(&old, at),
+            Some(token),
+            files,
+            Network::default(),
+        );
         let route = || credential.backend().map(|(route, _)| route);
         let before = route();
         assert!(before.is_ok() && before == route());
@@ -419,7 +432,13 @@ mod tests {
         let files = ClientCertificateFiles::new(Some(certificate.clone()), Some(key.clone()));
         let at = Timestamp::from_second(1000).unwrap();
         let access = kubeconfigs::access("x", 1000, 3600);
-        let credential = SessionCredential::new(Arc::clone(&access), schedule_of(&access, at), None, files);
+        let credential = SessionCredential::new(
+            Arc::clone(&access),
+            schedule_of(&access, at),
+            None,
+            files,
+            Network::default(),
+        );
         let route = || credential.backend().map(|(route, _)| route);
         let before = route();
         assert!(before.is_ok() && before == route());
@@ -451,6 +470,7 @@ mod tests {
             schedule_of(&access, at),
             None,
             ClientCertificateFiles::default(),
+            Network::default(),
         );
         credential.refuse(&access);
         credential.restore(&kubeconfigs::access("x", 2000, 3600));
@@ -486,6 +506,7 @@ mod tests {
             schedule_of(&access, at),
             None,
             ClientCertificateFiles::default(),
+            Network::default(),
         );
         let expired = |credential: &SessionCredential| credential.held().expired(Instant::now()).is_some();
         assert!(!expired(&credential));

@@ -119,7 +119,13 @@ impl SessionCore {
         let (access, token) = (Arc::clone(&reached.access), reached.token.clone());
         let credential = match refused {
             Some(before) => before.succeed(access, schedule(reached), token),
-            None => SessionCredential::new(access, schedule(reached), token, settings.client_certificate.clone()),
+            None => SessionCredential::new(
+                access,
+                schedule(reached),
+                token,
+                settings.client_certificate.clone(),
+                settings.network.clone(),
+            ),
         };
         let sides = Sides {
             consumer: consumer.clients.clone(),

@@ -58,6 +58,7 @@ pub use token::exec::{ExecError, ExecToken};
 pub use token::file::FileToken;
 pub use token::{StaticToken, TokenError, TokenFn, TokenSource, token_fn};
 pub use tonic::Code;
+pub use tonic::transport::Channel;
 pub use transport::Protocol;
 pub use watch::{ContractEvent, ExportEvent, RequestEvent, Watch, WatchEvent};
 

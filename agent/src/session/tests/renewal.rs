@@ -2,7 +2,9 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 
 use super::*;
-use crate::session::{client_certificate::ClientCertificateFiles, kubeconfigs, renewal_schedule::LIFETIME_SHARE};
+use crate::session::{
+    client_certificate::ClientCertificateFiles, kubeconfigs, network::Network, renewal_schedule::LIFETIME_SHARE,
+};
 
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -176,7 +178,13 @@ async fn failures_wait_longer_and_a_denial_longest() {
 async fn attempts(within: u64, answer: impl Fn(&SessionCredential, usize)) -> Vec<u64> {
     let access = kubeconfigs::access("x", 1000, 3600);
     let schedule = RenewalSchedule::granted(Instant::now(), Some(seconds(3600)), None);
-    let credential = SessionCredential::new(access, schedule, None, ClientCertificateFiles::default());
+    let credential = SessionCredential::new(
+        access,
+        schedule,
+        None,
+        ClientCertificateFiles::default(),
+        Network::default(),
+    );
     let (start, times) = (Instant::now(), Mutex::new(Vec::new()));
     let driven = drive(&credential, |_| {
         times.lock().push(start.elapsed().as_secs());

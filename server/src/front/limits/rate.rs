@@ -5,13 +5,15 @@ use std::{
     hash::Hash,
     num::NonZeroU32,
     sync::atomic::{AtomicU32, Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bindery_proto::v1alpha2::ErrorReason;
 use governor::{
-    DefaultKeyedRateLimiter, Quota,
-    clock::{Clock as _, DefaultClock},
+    Quota, RateLimiter,
+    clock::{Clock as _, MonotonicClock},
+    middleware::NoOpMiddleware,
+    state::keyed::DefaultKeyedStateStore,
 };
 
 use crate::front::{Failure, Outcome};
@@ -21,8 +23,8 @@ const SWEEP_EVERY: u32 = 4_096;
 
 /// Limits the calls a second of each key.
 pub(crate) struct Rate<K: Hash + Eq + Clone> {
-    limiter: DefaultKeyedRateLimiter<K>,
-    clock: DefaultClock,
+    limiter: RateLimiter<K, DefaultKeyedStateStore<K>, MonotonicClock, NoOpMiddleware<Instant>>,
+    clock: MonotonicClock,
     calls: AtomicU32,
 }
 
@@ -32,8 +34,8 @@ impl<K: Hash + Eq + Clone> Rate<K> {
         let or_one = |number| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
         let quota = Quota::per_second(or_one(per_second)).allow_burst(or_one(burst));
         Self {
-            limiter: DefaultKeyedRateLimiter::keyed(quota),
-            clock: DefaultClock::default(),
+            limiter: RateLimiter::dashmap_with_clock(quota, MonotonicClock),
+            clock: MonotonicClock,
             calls: AtomicU32::new(0),
         }
     }

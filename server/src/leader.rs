@@ -1,0 +1,25 @@
+//! Runs the controllers on the replica that holds the Lease.
+
+use anyhow::{Context as _, bail};
+use bindery_runtime::lease::Candidate;
+use tokio_util::sync::CancellationToken;
+
+use crate::{controllers, state::State};
+
+/// Runs the controllers while this replica leads. Releases the Lease when told to stop; fails when leadership is lost, so that
+/// the process ends before another replica leads.
+pub async fn lead(state: State, candidate: Candidate, stop: CancellationToken) -> anyhow::Result<()> {
+    let Some(mut leadership) = stop.run_until_cancelled(candidate.elected()).await else {
+        return Ok(());
+    };
+    let mut work = tokio::spawn(controllers::run(state, stop.clone()));
+    tokio::select! {
+        () = leadership.lost() => bail!("leadership was lost"),
+        ended = &mut work => ended?.context("a controller failed")?,
+    }
+    if !stop.is_cancelled() {
+        bail!("the controllers stopped unexpectedly");
+    }
+    leadership.release().await;
+    Ok(())
+}
