@@ -13,7 +13,7 @@ mod server;
 mod spread;
 mod sync;
 mod synk;
-mod table;
+pub(crate) mod table;
 mod times;
 
 use std::path::{Path, PathBuf};

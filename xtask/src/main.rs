@@ -1,4 +1,4 @@
-//! The developer's commands: `cargo xtask demo`, `test`, `soak`, `bench`, `image`, `release`, `sdk` and `gen`.
+//! The developer's commands: `cargo xtask demo`, `test`, `simulate`, `soak`, `bench`, `image`, `release`, `sdk` and `gen`.
 #![expect(clippy::print_stderr, reason = "a command line tells what it does")]
 
 mod bench;
@@ -9,6 +9,7 @@ mod image;
 mod release;
 mod say;
 mod sdk;
+mod simulate;
 mod soak;
 mod test;
 
@@ -30,6 +31,8 @@ enum Command {
     Demo(demo::Args),
     /// Runs all checks: format, lints, docs, unit tests, end-to-end tests.
     Test(test::Args),
+    /// Runs konnectors and servers in one process under faults, by seed, and the mutants that this has to find.
+    Simulate(simulate::Args),
     /// Kills server and konnector at random moments, round after round, and fuzzes what reads the bytes of strangers.
     Soak(soak::Args),
     /// Measures what something costs, beside the least that it could cost, in the same run.
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
     let outcome = match Args::parse().command {
         Command::Demo(args) => demo::run(&args),
         Command::Test(args) => test::run(&args),
+        Command::Simulate(args) => simulate::run(&args),
         Command::Soak(args) => soak::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Image(args) => image::run(&args),

@@ -4,12 +4,13 @@ mod faults;
 mod fuzz;
 mod minors;
 mod pods;
+mod simulate;
 
 use anyhow::Result;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only one of the four.
+    /// Only one of the five.
     #[arg(long)]
     only: Option<Part>,
     /// Rounds of work, in each of which server and konnector are killed at random moments.
@@ -24,6 +25,12 @@ pub(crate) struct Args {
     /// For how many seconds the fuzz targets run in all; each gets the same share.
     #[arg(long, default_value_t = 300)]
     fuzz_seconds: u64,
+    /// How many seeds the simulator runs.
+    #[arg(long, default_value_t = 50_000)]
+    seeds: u64,
+    /// How many sequences of requests are sent to the simulator's API server and to a real one.
+    #[arg(long, default_value_t = 1_000)]
+    sequences: u64,
     /// Only on this minor of Kubernetes, such as `1.30`.
     #[arg(long)]
     minor: Option<String>,
@@ -37,6 +44,8 @@ enum Part {
     Faults,
     /// Every Pod of an installation is killed or deleted while objects change.
     Pods,
+    /// Konnectors and servers run in one process under faults, seed by seed, against API servers that are compared with a real one.
+    Simulate,
     /// The main job, the policies and the upgrade run on the oldest and the newest minor of Kubernetes.
     Minors,
 }
@@ -51,6 +60,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     if runs(Part::Pods) {
         pods::run(args.pod_rounds)?;
+    }
+    if runs(Part::Simulate) {
+        simulate::run(args.seeds, args.sequences)?;
     }
     if runs(Part::Minors) {
         minors::run(args.minor.as_deref())?;

@@ -20,7 +20,7 @@ use bindery_image::Profile;
 use self::schedule::Lanes;
 use crate::{
     cargo::{TESTED, step},
-    image,
+    image, simulate,
 };
 
 #[derive(Debug, clap::Args)]
@@ -57,8 +57,11 @@ fn all() -> Result<()> {
     let start = Instant::now();
     step("format", &["fmt", "--all", "--check"], &[])?;
     deny::run()?;
+    simulate::check_all()?;
     let programs = program::build_all()?;
     provide()?;
+    // Alone, because it takes all cores, which would change the times of all others.
+    simulate::seeds_of_test()?;
     let lanes = Lanes {
         checks: checks::jobs(),
         programs: program::jobs(programs),

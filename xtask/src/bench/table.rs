@@ -4,14 +4,14 @@ use std::fmt;
 
 /// Lines of cells below a head. Columns are as wide as their widest cell.
 #[derive(Clone, Debug)]
-pub(super) struct Table {
+pub(crate) struct Table {
     /// Number of first columns that hold names, aligned left; the others hold numbers, aligned right.
     names: usize,
     lines: Vec<Vec<String>>,
 }
 
 impl Table {
-    pub(super) fn new(head: &[&str], names: usize) -> Self {
+    pub(crate) fn new(head: &[&str], names: usize) -> Self {
         Self {
             names,
             lines: vec![head.iter().map(|cell| (*cell).to_owned()).collect()],
@@ -19,7 +19,7 @@ impl Table {
     }
 
     /// Adds one line. What it has beyond the head is not shown.
-    pub(super) fn line(&mut self, cells: impl IntoIterator<Item = String>) {
+    pub(crate) fn line(&mut self, cells: impl IntoIterator<Item = String>) {
         self.lines.push(cells.into_iter().collect());
     }
 

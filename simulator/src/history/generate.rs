@@ -1,0 +1,52 @@
+//! Makes the history of a seed: clusters, user actions and faults.
+//!
+//! A seed uses only some kinds of events, each often. Histories that use all kinds a little show less, since each kind hides
+//! what another one needs.
+
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+
+use super::{Event, History, HistoryEvent};
+
+mod clusters;
+mod faults;
+mod users;
+
+/// The number of user actions of a history, if the command line does not say another.
+pub const STEPS_DEFAULT: u32 = 26;
+
+/// The fewest faults of a history.
+const FAULTS_MIN: u32 = 3;
+/// The most faults of a history.
+const FAULTS_MAX: u32 = 7;
+
+/// Makes the history of a seed with this many user actions.
+pub fn generate(seed: u64, steps: u32) -> History {
+    // The schedule draws from another stream of the same seed.
+    let mut rng = StdRng::seed_from_u64(seed ^ 0x6869_7374_6f72_7921);
+    let topology = clusters::topology(&mut rng);
+    let mut users = users::Users::new(&mut rng, &topology);
+    let mut events = Vec::new();
+    let mut at = 0;
+    for _ in 0..steps {
+        at += pause(&mut rng);
+        if let Some(action) = users.next(&mut rng) {
+            let event = Event::User(action);
+            events.push(HistoryEvent { at, event });
+        }
+    }
+    let count = rng.random_range(FAULTS_MIN..=FAULTS_MAX);
+    events.extend(faults::draw(&mut rng, &topology, count, at));
+    // Stable, so that events of one moment keep the order in which they were drawn.
+    events.sort_by_key(|event| event.at);
+    users::redirect_to_clones(&mut rng, &mut events);
+    History { seed, topology, events }
+}
+
+/// Milliseconds between two actions: bursts, steady work and long pauses.
+fn pause(rng: &mut StdRng) -> u64 {
+    match rng.random_range(0..100_u32) {
+        0..50 => rng.random_range(0..200),
+        50..85 => rng.random_range(200..3_000),
+        _ => rng.random_range(3_000..20_000),
+    }
+}

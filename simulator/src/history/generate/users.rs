@@ -1,0 +1,280 @@
+//! Draws what users and operators do.
+
+use rand::{RngExt as _, rngs::StdRng, seq::IndexedRandom as _};
+
+use super::clusters::{bound_by, policy};
+use crate::{
+    faults::Fault,
+    history::{
+        Event, HistoryEvent,
+        objects::{self, KnownObjects, NAMESPACES, between, weighted},
+    },
+    topology::{BoundBy, Cluster, Owner, Scope, Topology},
+    users::{Action, Consent, Ending, Kind, ObjectName, Propagation, Relation},
+};
+
+/// Kinds of actions that are drawn together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Family {
+    Objects,
+    Claims,
+    Operator,
+    Namespaces,
+    Endings,
+    Pauses,
+    Consents,
+}
+
+/// The users of a history, with what they remember.
+#[derive(Debug)]
+pub(super) struct Users<'a> {
+    topology: &'a Topology,
+    families: Vec<(u32, Family)>,
+    known: KnownObjects,
+}
+
+impl<'a> Users<'a> {
+    /// Draws which kinds of actions the seed uses.
+    pub(super) fn new(rng: &mut StdRng, topology: &'a Topology) -> Self {
+        let has_claims = topology
+            .providers
+            .iter()
+            .any(|provider| !provider.offer.claims.is_empty());
+        let mut families = vec![(10, Family::Objects)];
+        let mut maybe = |rng: &mut StdRng, probability, weight, family| {
+            if rng.random_bool(probability) {
+                families.push((weight, family));
+            }
+        };
+        maybe(rng, if has_claims { 0.9 } else { 0.0 }, 6, Family::Claims);
+        maybe(rng, 0.7, 4, Family::Operator);
+        maybe(rng, 0.35, 2, Family::Namespaces);
+        maybe(rng, 0.3, 2, Family::Endings);
+        maybe(rng, 0.25, 1, Family::Pauses);
+        maybe(rng, 0.25, 1, Family::Consents);
+        Self {
+            topology,
+            families,
+            known: KnownObjects::default(),
+        }
+    }
+
+    /// Draws the next action; `None` if the drawn kind has nothing to act on.
+    pub(super) fn next(&mut self, rng: &mut StdRng) -> Option<Action> {
+        let relation = self.relation(rng);
+        match weighted(rng, &self.families)? {
+            Family::Objects => Some(self.of_objects(rng, relation)),
+            Family::Claims => self.of_claims(rng, relation),
+            Family::Operator => self.of_operator(rng, relation),
+            Family::Namespaces => Some(of_namespaces(rng, relation)),
+            Family::Endings => Some(self.of_endings(rng, relation)),
+            Family::Pauses => self.of_pauses(rng, relation),
+            Family::Consents => {
+                let consents = [
+                    Consent::Deletions,
+                    Consent::Unbind,
+                    Consent::ProviderChange,
+                    Consent::Force,
+                ];
+                let to = *consents.choose(rng)?;
+                Some(Action::Consent { relation, to })
+            }
+        }
+    }
+
+    fn relation(&self, rng: &mut StdRng) -> Relation {
+        let count = |length: usize| u8::try_from(length).unwrap_or(1).max(1);
+        Relation {
+            consumer: between(rng, 1..=count(self.topology.consumers.len())),
+            provider: between(rng, 1..=count(self.topology.providers.len())),
+        }
+    }
+
+    fn of_objects(&mut self, rng: &mut StdRng, relation: Relation) -> Action {
+        let on = Cluster::Consumer(relation.consumer);
+        let kind = Kind::Bound(relation.provider);
+        let is_ours = |consumer: u8, object: &ObjectName| consumer == relation.consumer && object.kind == kind;
+        let found = self.known.any(rng, is_ours);
+        let Some((_, object)) = found.filter(|_| rng.random_bool(0.65)) else {
+            let object = objects::bound(rng, relation);
+            self.known.add(relation.consumer, object);
+            return Action::Create { on, object };
+        };
+        match rng.random_range(0..100_u32) {
+            0..55 => Action::Edit { on, object },
+            55..62 => Action::Refer {
+                on,
+                object,
+                to: rng.random_bool(0.75).then(|| objects::referred(rng)),
+            },
+            62..94 => Action::Delete {
+                on,
+                object,
+                propagation: propagation(rng, [8, 3, 1]),
+            },
+            _ => Action::StripFinalizers { on, object },
+        }
+    }
+
+    fn of_claims(&mut self, rng: &mut StdRng, relation: Relation) -> Option<Action> {
+        let on = Cluster::Consumer(relation.consumer);
+        if let Some(object) = objects::claimed(rng, self.topology, relation, Owner::Provider)
+            && rng.random_bool(0.7)
+        {
+            let delete = rng.random_bool(0.2);
+            return Some(Action::Provide {
+                relation,
+                object,
+                delete,
+            });
+        }
+        if rng.random_bool(0.2) {
+            let kind = Kind::Bound(relation.provider);
+            let (_, object) = self.known.any(rng, |consumer, object| {
+                consumer == relation.consumer && object.kind == kind
+            })?;
+            let to = Some(objects::referred(rng));
+            return Some(Action::Refer { on, object, to });
+        }
+        let object = objects::claimed(rng, self.topology, relation, Owner::Consumer)?;
+        let is_known = self
+            .known
+            .any(rng, |consumer, known| consumer == relation.consumer && *known == object);
+        if is_known.is_none() {
+            self.known.add(relation.consumer, object);
+            return Some(Action::Create { on, object });
+        }
+        Some(match rng.random_range(0..100_u32) {
+            0..45 => Action::Edit { on, object },
+            45..60 => Action::Label {
+                on,
+                object,
+                claimed: rng.random_bool(0.6),
+            },
+            60..80 => Action::Delete {
+                on,
+                object,
+                propagation: propagation(rng, [8, 1, 1]),
+            },
+            _ => Action::Create { on, object },
+        })
+    }
+
+    fn of_operator(&self, rng: &mut StdRng, relation: Relation) -> Option<Action> {
+        if rng.random_bool(0.12) {
+            let namespace = between(rng, NAMESPACES);
+            return Some(Action::PutBeside { relation, namespace });
+        }
+        let kind = Kind::Bound(relation.provider);
+        let (_, object) = self.known.any(rng, |consumer, object| {
+            consumer == relation.consumer && object.kind == kind
+        })?;
+        Some(match rng.random_range(0..100_u32) {
+            0..70 => Action::SetStatus { relation, object },
+            70..90 => Action::EditCopy {
+                relation,
+                object,
+                overwrite: rng.random_bool(0.5),
+            },
+            _ => Action::DeleteCopy { relation, object },
+        })
+    }
+
+    fn of_pauses(&self, rng: &mut StdRng, relation: Relation) -> Option<Action> {
+        let paused = rng.random_bool(0.5);
+        if rng.random_bool(0.3) {
+            return Some(Action::PauseBinding { relation, paused });
+        }
+        let (consumer, object) = self.known.any(rng, |_, object| matches!(object.kind, Kind::Bound(_)))?;
+        let on = Cluster::Consumer(consumer);
+        Some(Action::Pause { on, object, paused })
+    }
+
+    fn of_endings(&self, rng: &mut StdRng, relation: Relation) -> Action {
+        let by = self.bound_by(relation);
+        match rng.random_range(0..100_u32) {
+            0..35 => Action::End {
+                relation,
+                what: match by {
+                    Some(BoundBy::Bundle) => Ending::Bundle,
+                    _ => Ending::Binding,
+                },
+                propagation: propagation(rng, [3, 3, 2]),
+            },
+            35..45 => Action::End {
+                relation,
+                what: Ending::Definition,
+                propagation: propagation(rng, [2, 1, 1]),
+            },
+            45..55 => Action::Prune { relation },
+            55..65 => Action::Unbind {
+                relation,
+                force: rng.random_bool(0.5),
+            },
+            _ => Action::Bind {
+                relation,
+                by: by.unwrap_or_else(|| bound_by(rng)),
+                policy: policy(rng),
+            },
+        }
+    }
+
+    fn bound_by(&self, relation: Relation) -> Option<BoundBy> {
+        let consumer = self.topology.consumers.get(usize::from(relation.consumer) - 1)?;
+        let binding = consumer
+            .bindings
+            .iter()
+            .find(|binding| binding.provider == relation.provider);
+        binding.map(|binding| binding.by)
+    }
+}
+
+/// Lets some users go on with the clone of their cluster, once there is one.
+pub(super) fn redirect_to_clones(rng: &mut StdRng, events: &mut [HistoryEvent]) {
+    let mut cloned = Vec::new();
+    for HistoryEvent { event, .. } in events {
+        match event {
+            Event::Fault(Fault::RestoreBeside { consumer, .. }) => cloned.push(*consumer),
+            Event::User(action) => {
+                let Some(Cluster::Consumer(consumer)) = action.on() else {
+                    continue;
+                };
+                if cloned.contains(&consumer) && rng.random_bool(0.3) {
+                    *action = action.moved_to(Cluster::Clone(consumer));
+                }
+            }
+            Event::Fault(_) => {}
+        }
+    }
+}
+
+fn of_namespaces(rng: &mut StdRng, relation: Relation) -> Action {
+    let on = Cluster::Consumer(relation.consumer);
+    let namespace = between(rng, NAMESPACES);
+    match rng.random_range(0..100_u32) {
+        0..45 => Action::DeleteNamespace { on, namespace },
+        45..80 => Action::CreateNamespace { on, namespace },
+        _ => Action::ForceNamespace { on, namespace },
+    }
+}
+
+fn propagation(rng: &mut StdRng, [background, foreground, orphan]: [u32; 3]) -> Propagation {
+    let weights = [
+        (background, Propagation::Background),
+        (foreground, Propagation::Foreground),
+        (orphan, Propagation::Orphan),
+    ];
+    weighted(rng, &weights).unwrap_or(Propagation::Background)
+}
+
+impl ObjectName {
+    /// Whether the object has a namespace on the consumer.
+    pub fn is_namespaced(&self, topology: &Topology) -> bool {
+        match self.kind {
+            Kind::Bound(provider) => topology
+                .offer(provider)
+                .is_none_or(|offer| offer.scope == Scope::Namespaced),
+            Kind::Claimed(..) => true,
+        }
+    }
+}

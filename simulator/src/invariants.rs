@@ -1,0 +1,277 @@
+//! What has to hold in every history, checked on each write that changes a cluster.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use bindery_simulator_apiserver::{Actor, Change, ObjectKey};
+use serde_json::Value;
+
+use crate::{
+    faults::ProcessName,
+    topology::{Cluster, definition_name, offer_name},
+    users::{Circumstance, Ledger, Relation},
+};
+
+mod account;
+mod beside;
+mod consumers;
+mod contracts;
+pub mod convergence;
+mod copies;
+mod finalizers;
+mod holders;
+mod left;
+pub mod marks;
+mod overwritten;
+mod paused;
+mod rest;
+mod rewinds;
+mod sources;
+mod specs;
+mod violation;
+
+pub use account::Account;
+pub use beside::BESIDE;
+pub use copies::STEADY;
+pub use rest::{changed_fields, is_answer_to_heartbeat, is_of_rest};
+pub use violation::{Invariant, Violation};
+
+/// Reads of the clusters of a seed.
+pub trait Clusters {
+    /// One object.
+    fn object(&self, on: Cluster, key: &ObjectKey) -> Option<Arc<Value>>;
+    /// All objects of a cluster, in the order of their keys.
+    fn objects(&self, on: Cluster) -> Vec<(ObjectKey, Arc<Value>)>;
+}
+
+/// A write that changed a cluster.
+#[derive(Clone, Debug)]
+pub struct Written<'a> {
+    /// The cluster.
+    pub on: Cluster,
+    /// Milliseconds of virtual time since the start of the history.
+    pub at: u64,
+    /// The change.
+    pub change: &'a Change,
+    /// The process that sent the request, if one of the seed's processes did.
+    pub process: Option<ProcessName>,
+    /// How often that process had been started.
+    pub incarnation: u32,
+    /// When the process sent the request, in milliseconds.
+    pub sent: u64,
+}
+
+/// Checks each write, and keeps what later checks need.
+#[derive(Debug, Default)]
+pub struct Invariants {
+    contracts: contracts::Contracts,
+    sources: sources::Sources,
+    specs: specs::Specs,
+    holders: holders::Holders,
+    paused: paused::Paused,
+    beside: beside::Beside,
+    rewinds: rewinds::Rewinds,
+    violations: Vec<Violation>,
+    seen: BTreeSet<(Invariant, BTreeSet<Circumstance>)>,
+}
+
+/// What a check may read.
+struct Seen<'a, C> {
+    ledger: &'a Ledger,
+    clusters: &'a C,
+    written: &'a Written<'a>,
+    account: Account<'a>,
+}
+
+// === impl Invariants ===
+
+impl Invariants {
+    /// Notes which consumer has which identity: the UID of its namespace `kube-system`.
+    pub fn identify(&mut self, consumer: u8, identity: &str) {
+        self.contracts.identify(consumer, identity);
+    }
+
+    /// Checks one write.
+    pub fn written(&mut self, ledger: &Ledger, clusters: &impl Clusters, written: &Written<'_>) {
+        // Nobody wrote: the cluster went back in time, of which [`Self::rewound`] is told.
+        if is_restore(written.change) {
+            return;
+        }
+        let seen = Seen {
+            ledger,
+            clusters,
+            written,
+            account: Account::of(&written.change.by),
+        };
+        match written.on {
+            Cluster::Provider(_) => {
+                let copy = copies::check(&seen, &mut self.contracts, &self.sources, &self.rewinds);
+                let spec = self.specs.check(&seen, &mut self.contracts, &self.rewinds);
+                let contract = contracts::check(&seen, &mut self.contracts);
+                let beside = self.beside.check(&seen, &mut self.contracts);
+                let holder = self.holders.check(&seen, &mut self.contracts);
+                let paused = self.paused.check(&seen, &mut self.contracts);
+                let taken = overwritten::check(&seen, &mut self.contracts);
+                for found in [copy, spec, contract, beside, holder, paused, taken]
+                    .into_iter()
+                    .flatten()
+                {
+                    self.report(found);
+                }
+            }
+            Cluster::Consumer(_) | Cluster::Clone(_) => {
+                let deleted = self.sources.note(&seen);
+                self.paused.note(&seen);
+                let own = consumers::check(&seen, deleted);
+                let holder = self.holders.check(&seen, &mut self.contracts);
+                let released = finalizers::check(&seen, &mut self.contracts, &self.rewinds);
+                for found in [own, holder, released].into_iter().flatten() {
+                    self.report(found);
+                }
+            }
+        }
+        self.rewinds.note(written);
+    }
+
+    /// Takes a restore or a loss into account: the objects of the cluster are now those of `clusters`, without a write.
+    pub fn rewound(&mut self, clusters: &impl Clusters, on: Cluster) {
+        self.rewinds.rewound(clusters, on);
+        match on {
+            Cluster::Provider(_) => self.specs.forget(on),
+            Cluster::Consumer(_) | Cluster::Clone(_) => {
+                self.sources.rewound(clusters, on);
+                self.holders.forget(on);
+                self.paused.forget(on);
+            }
+        }
+    }
+
+    /// Notes a violation. Of those with the same invariant and circumstances only the first is kept.
+    pub fn report(&mut self, violation: Violation) {
+        if self.seen.insert((violation.invariant, violation.circumstances.clone())) {
+            self.violations.push(violation);
+        }
+    }
+
+    /// The violation that a write is which came when everything was at rest.
+    pub fn unrest(&mut self, ledger: &Ledger, clusters: &impl Clusters, written: &Written<'_>) -> Violation {
+        let seen = Seen {
+            ledger,
+            clusters,
+            written,
+            account: Account::of(&written.change.by),
+        };
+        let key = &written.change.key;
+        let consumer = match (seen.account, seen.provider()) {
+            (Account::Contract(contract), Some(provider)) => self.contracts.consumer(clusters, provider, contract),
+            _ => written.on.consumer(),
+        };
+        let fields = changed_fields(written.change).join(", ");
+        let message = format!("it was still written, and {fields} changed");
+        let mut violation = seen.violation(Invariant::NotAtRest, (consumer, seen.provider()), message);
+        let is_of_clone = matches!(
+            written.process,
+            Some(ProcessName::Konnector {
+                of: Cluster::Clone(_),
+                ..
+            })
+        );
+        if is_of_clone {
+            violation.circumstances.insert(Circumstance::WriterIsClone);
+        }
+        let object = written.change.after.as_deref().or(written.change.before.as_deref());
+        let uid = object.map_or("", marks::uid);
+        let found = match written.on {
+            Cluster::Provider(_) => self.rewinds.of_copy(written.on, key, uid),
+            Cluster::Consumer(_) | Cluster::Clone(_) => self.rewinds.of_source(written.on, uid),
+        };
+        violation.circumstances.extend(found);
+        violation
+    }
+
+    /// Whether this invariant was violated.
+    pub fn has(&self, invariant: Invariant) -> bool {
+        self.violations.iter().any(|violation| violation.invariant == invariant)
+    }
+
+    /// The violations so far, in the order of their times.
+    pub fn violations(&self) -> &[Violation] {
+        &self.violations
+    }
+
+    /// The consumer whose contract a provider has under this name.
+    pub fn consumer_of(&mut self, clusters: &impl Clusters, provider: u8, contract: &str) -> Option<u8> {
+        self.contracts.consumer(clusters, provider, contract)
+    }
+}
+
+// === impl Seen ===
+
+impl<C: Clusters> Seen<'_, C> {
+    /// Builds a violation of the use of an API.
+    fn violation(&self, invariant: Invariant, relation: (Option<u8>, Option<u8>), message: &str) -> Violation {
+        Violation {
+            invariant,
+            at: self.written.at,
+            subject: format!("{} on {}", self.written.change.key, self.written.on),
+            message: format!("{message}, by {}{}", self.written.change.by, self.process()),
+            circumstances: self.ledger.circumstances(relation.0, relation.1),
+        }
+    }
+
+    fn process(&self) -> String {
+        self.written
+            .process
+            .map_or_else(String::new, |process| format!(" ({process})"))
+    }
+
+    /// The binding of a relation.
+    fn binding(&self, relation: Relation) -> Option<Arc<Value>> {
+        let name = offer_name(relation.provider);
+        let key = ObjectKey::new("kube-bind.io", "apiservicebindings", "", &name);
+        self.clusters.object(Cluster::Consumer(relation.consumer), &key)
+    }
+
+    fn binding_uid(&self, relation: Relation) -> Option<String> {
+        Some(marks::uid(&*self.binding(relation)?).to_owned())
+    }
+
+    /// Whether the binding of a consumer and a provider, or the consumer's CRD of it, is being deleted or is gone.
+    fn ending(&self, relation: Option<(u8, u8)>) -> Option<Circumstance> {
+        let (consumer, provider) = relation?;
+        let definition = ObjectKey::new(
+            "apiextensions.k8s.io",
+            "customresourcedefinitions",
+            "",
+            &definition_name(provider),
+        );
+        let definition = self.clusters.object(Cluster::Consumer(consumer), &definition);
+        [self.binding(Relation { consumer, provider }), definition]
+            .iter()
+            .any(|object| object.as_ref().is_none_or(|object| marks::is_deleting(object)))
+            .then_some(Circumstance::BindingEnds)
+    }
+
+    /// The number of the provider that was written to.
+    fn provider(&self) -> Option<u8> {
+        match self.written.on {
+            Cluster::Provider(number) => Some(number),
+            Cluster::Consumer(_) | Cluster::Clone(_) => None,
+        }
+    }
+}
+
+/// Whether a change is no write, but the effect of a restore.
+pub fn is_restore(change: &Change) -> bool {
+    change.by == Actor::Controller("restore")
+}
+
+/// The relation of a consumer and a provider, if both are known.
+fn relation(consumer: Option<u8>, provider: Option<u8>) -> Option<Relation> {
+    Some(Relation {
+        consumer: consumer?,
+        provider: provider?,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+//! No copy ends without evidence that its source was deleted, or the user's explicit word.
+
+use super::{
+    Account, Clusters, Invariant, Seen, Violation, contracts::Contracts, marks, relation, rewinds::Rewinds,
+    sources::Sources,
+};
+use crate::{topology::Cluster, users::Circumstance};
+
+/// Checks a write on a provider.
+pub(super) fn check<C: Clusters>(
+    seen: &Seen<'_, C>,
+    contracts: &mut Contracts,
+    sources: &Sources,
+    rewinds: &Rewinds,
+) -> Option<Violation> {
+    let change = seen.written.change;
+    let (before, after) = (change.before.as_deref(), change.after.as_deref());
+    let object = before.filter(|_| marks::has_ended(before, after))?;
+    let copy = marks::copy_on_provider(object)?;
+    match seen.account {
+        // The operator may do so on their own cluster.
+        Account::User(_) => return None,
+        Account::Controller(_) if contracts.was_ended_by_operator(seen, &change.key) => return None,
+        _ => {}
+    }
+    let provider = seen.provider();
+    let consumer = contracts.consumer(seen.clusters, provider?, copy.contract);
+    let relation = relation(consumer, provider)?;
+    let (source, end) = (copy.source, sources.end(relation.consumer, copy.source));
+    if sources.was_ended_by_user(relation.consumer, source) {
+        return None;
+    }
+    let binding = seen.binding_uid(relation);
+    if seen.ledger.allows_end_of_copy(relation, source, binding.as_deref()) {
+        return None;
+    }
+    let live = sources.live(relation.consumer, source);
+    if copy.claimed && (live.is_none() || !is_still_claimed(seen, relation.consumer, source, sources)) {
+        // The source of a claimed object is never written, so a complete list without it is evidence enough: unless the list
+        // was that of another cluster.
+        let is_clone = matches!(
+            seen.written.process,
+            Some(crate::faults::ProcessName::Konnector {
+                of: Cluster::Clone(_),
+                ..
+            })
+        );
+        if !is_clone || live.is_none() {
+            return None;
+        }
+    }
+    let name = if copy.released { "released copy" } else { "copy" };
+    let why = match (end, live) {
+        (None, Some(source)) => format!("its source {source} lives"),
+        (Some(end), _) => format!("its source ended: {end:?}"),
+        (None, None) => "its source was never seen to end".to_owned(),
+    };
+    let pair = (Some(relation.consumer), Some(relation.provider));
+    let mut violation = seen.violation(
+        Invariant::CopyEndedWithoutEvidence,
+        pair,
+        &format!("a {name} ended although {why}"),
+    );
+    violation.circumstances.insert(match (end, live) {
+        (None, Some(_)) => Circumstance::SourceLives,
+        (Some(end), _) => end.circumstance(),
+        (None, None) => Circumstance::SourceLost,
+    });
+    if matches!(
+        seen.written.process,
+        Some(crate::faults::ProcessName::Konnector {
+            of: Cluster::Clone(_),
+            ..
+        })
+    ) {
+        violation.circumstances.insert(Circumstance::WriterIsClone);
+    }
+    let (on, consumer) = (seen.written.on, Cluster::Consumer(relation.consumer));
+    let circumstances = &mut violation.circumstances;
+    circumstances.extend(seen.ending(Some((relation.consumer, relation.provider))));
+    circumstances.extend(rewinds.of_source(consumer, source));
+    circumstances.extend(rewinds.of_copy(on, &change.key, marks::uid(object)));
+    if rewinds.is_lost(consumer, source) && is_beyond_guard(seen, copy.contract, consumer, rewinds) {
+        circumstances.insert(Circumstance::LossBeyondGuard);
+    }
+    Some(violation)
+}
+
+/// Whether so many sources of a contract's copies are lost that the deletion guard asks the user: more than 10, and more than a
+/// fifth.
+fn is_beyond_guard<C: Clusters>(seen: &Seen<'_, C>, contract: &str, consumer: Cluster, rewinds: &Rewinds) -> bool {
+    let key = &seen.written.change.key;
+    let objects = seen.clusters.objects(seen.written.on);
+    let copies = objects
+        .iter()
+        .filter(|(other, _)| other.group == key.group && other.resource == key.resource);
+    let copies = copies.filter_map(|(_, object)| marks::copy_on_provider(object));
+    let ours: Vec<_> = copies
+        .filter(|copy| copy.contract == contract && !copy.released)
+        .collect();
+    let lost = ours
+        .iter()
+        .filter(|copy| rewinds.is_lost(consumer, copy.source))
+        .count();
+    lost > 10 && lost * 5 > ours.len()
+}
+
+/// Whether a claimed source that exists is still claimed for certain. Labels, references, claims and bindings change, and a
+/// konnector may be late: so only a source whose label was never removed counts, under a binding that nobody ended.
+fn is_still_claimed<C: Clusters>(seen: &Seen<'_, C>, consumer: u8, uid: &str, sources: &Sources) -> bool {
+    let Some(key) = sources.live(consumer, uid) else {
+        return false;
+    };
+    let known = seen.ledger.circumstances(Some(consumer), seen.provider());
+    let ended = [
+        Circumstance::Unbound,
+        Circumstance::UnboundKeeping,
+        Circumstance::UnboundDeleting,
+    ];
+    if ended.iter().any(|circumstance| known.contains(circumstance)) {
+        return false;
+    }
+    // Without a bound object the provider namespace may be given back, and claimed copies with it.
+    let group = crate::topology::group(seen.provider().unwrap_or_default());
+    let bound = seen.clusters.objects(Cluster::Consumer(consumer));
+    let is_mapped = bound
+        .iter()
+        .any(|(other, object)| other.group == group && other.namespace == key.namespace && !marks::is_deleting(object));
+    if !is_mapped {
+        return false;
+    }
+    let on = Cluster::Consumer(consumer);
+    let object = seen.clusters.object(on, key);
+    object.is_some_and(|object| !marks::is_deleting(&object) && marks::annotation(&object, STEADY) == Some("true"))
+}
+
+/// The annotation of sources that a history never deselects. Histories set it on objects that a claim selects by name.
+pub const STEADY: &str = "example.dev/always-claimed";

@@ -1,0 +1,33 @@
+//! A copy belongs to the source that it was made of. It never becomes the copy of another source without the user's word.
+
+use bindery_api::annotations;
+
+use super::{Account, Clusters, Invariant, Seen, Violation, contracts::Contracts, marks};
+use crate::topology::Cluster;
+
+/// Checks a write on a provider.
+pub(super) fn check<C: Clusters>(seen: &Seen<'_, C>, contracts: &mut Contracts) -> Option<Violation> {
+    let Account::Contract(own) = seen.account else {
+        return None;
+    };
+    let change = seen.written.change;
+    let (before, after) = (change.before.as_deref()?, change.after.as_deref()?);
+    let (copy, now) = (marks::copy_on_provider(before)?, marks::copy_on_provider(after)?);
+    let is_taken = copy.source != now.source && !copy.released && copy.contract == own;
+    let provider = seen.provider();
+    let consumer = contracts.consumer(seen.clusters, provider?, own).filter(|_| is_taken)?;
+    // With this consent a cluster takes the place of another, whose objects had the same names.
+    let bindings = seen.clusters.objects(Cluster::Consumer(consumer));
+    let may_relink = bindings.iter().any(|(key, object)| {
+        let is_one = matches!(key.resource.as_str(), "apiservicebindings" | "apiservicebindingbundles");
+        is_one && marks::annotation(object, annotations::ACCEPT_PROVIDER_CHANGE).is_some()
+    });
+    if may_relink {
+        return None;
+    }
+    let message = format!(
+        "the copy of source {} became that of source {}",
+        copy.source, now.source
+    );
+    Some(seen.violation(Invariant::CopyOverwritten, (Some(consumer), provider), &message))
+}

@@ -1,0 +1,161 @@
+//! What may still be written when everything is at rest: Leases, events and heartbeats.
+
+use std::sync::Arc;
+
+use bindery_simulator_apiserver::Change;
+use serde_json::{Map, Value};
+
+/// Whether a write may come when everything is at rest.
+pub fn is_of_rest(change: &Change) -> bool {
+    let is = |group: &str, resource: &str| change.key.group == group && change.key.resource == resource;
+    let reports = ["clusterbindings", "apiservicebindingbundles"];
+    is("coordination.k8s.io", "leases")
+        || is("", "events")
+        || is("events.k8s.io", "events")
+        || (reports.iter().any(|resource| is("kube-bind.io", resource)) && is_heartbeat(change))
+}
+
+/// Whether a write changes nothing but conditions of a ClusterBinding, which the server sets by the heartbeats that it sees. It may
+/// follow a heartbeat, and is of rest if it is rare.
+pub fn is_answer_to_heartbeat(change: &Change) -> bool {
+    let (Some(before), Some(after)) = (&change.before, &change.after) else {
+        return false;
+    };
+    let without_conditions = |object: &Arc<Value>| {
+        let mut object = without_heartbeat(object);
+        if let Some(status) = object.pointer_mut("/status").and_then(Value::as_object_mut) {
+            status.remove("conditions");
+        }
+        object
+    };
+    change.key.group == "kube-bind.io"
+        && change.key.resource == "clusterbindings"
+        && without_conditions(before) == without_conditions(after)
+}
+
+/// Whether a write changes nothing but what a heartbeat tells: that the konnector lives, reaches the provider, and how far it is.
+fn is_heartbeat(change: &Change) -> bool {
+    let (Some(before), Some(after)) = (&change.before, &change.after) else {
+        return false;
+    };
+    without_heartbeat(before) == without_heartbeat(after)
+}
+
+/// The object without what heartbeats tell, and without what every write of an object changes.
+fn without_heartbeat(object: &Arc<Value>) -> Value {
+    let mut object = Value::clone(object);
+    let fields = [
+        ("/metadata", "resourceVersion"),
+        ("/metadata", "managedFields"),
+        ("/status", "lastSyncTime"),
+        ("/status", "lastHeartbeatTime"),
+        ("/status", "credentialExpirationTime"),
+        ("/status", "sync"),
+    ];
+    for (parent, field) in fields {
+        if let Some(parent) = object.pointer_mut(parent).and_then(Value::as_object_mut) {
+            parent.remove(field);
+        }
+    }
+    let conditions = object.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten() {
+        if let Some(condition) = condition.as_object_mut() {
+            condition.remove("lastProbeTime");
+        }
+    }
+    object
+}
+
+/// The fields that a write changed, for people.
+pub fn changed_fields(change: &Change) -> Vec<String> {
+    let mut fields = Vec::new();
+    if let (Some(before), Some(after)) = (&change.before, &change.after) {
+        compare("", before, after, &mut fields);
+    }
+    fields.retain(|field| !["/metadata/resourceVersion", "/metadata/managedFields"].contains(&field.as_str()));
+    fields
+}
+
+fn compare(path: &str, before: &Value, after: &Value, fields: &mut Vec<String>) {
+    match (before, after) {
+        (Value::Object(before), Value::Object(after)) if path != "/metadata/managedFields" => {
+            let new = after.keys().filter(|key| !before.contains_key(*key));
+            for key in before.keys().chain(new) {
+                let value = |object: &Map<String, Value>| object.get(key).cloned().unwrap_or_default();
+                compare(&format!("{path}/{key}"), &value(before), &value(after), fields);
+            }
+        }
+        (Value::Array(before), Value::Array(after))
+            if before.len() == after.len() && !path.starts_with("/metadata") =>
+        {
+            for (index, (before, after)) in before.iter().zip(after).enumerate() {
+                compare(&format!("{path}/{index}"), before, after, fields);
+            }
+        }
+        _ if before != after => fields.push(path.to_owned()),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bindery_simulator_apiserver::{Actor, ObjectKey};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn heartbeats_change_nothing_but_their_times() {
+        let bundle = |version: &str, sync: &str, probe: &str, bound: i32| {
+            json!({
+                "metadata": {"name": "b", "resourceVersion": version},
+                "status": {"lastSyncTime": sync, "boundServices": bound, "conditions": [
+                    {"type": "ProviderReachable", "status": "True", "lastProbeTime": probe},
+                ]},
+            })
+        };
+        let check = |group: &str, resource: &str, before: Option<Value>, after: Option<Value>, expect: bool| {
+            let change = Change {
+                revision: 2,
+                key: ObjectKey::new(group, resource, "", "b"),
+                before: before.map(Arc::new),
+                after: after.map(Arc::new),
+                by: Actor::User("konnector".to_owned()),
+                request: None,
+            };
+            assert_eq!(is_of_rest(&change), expect, "{change:?}");
+        };
+        let (group, resource) = ("kube-bind.io", "apiservicebindingbundles");
+        let before = || Some(bundle("1", "10:00", "10:00", 1));
+        check(group, resource, before(), Some(bundle("2", "10:01", "10:01", 1)), true);
+        check(group, resource, before(), Some(bundle("2", "10:01", "10:01", 2)), false);
+        check(group, resource, None, before(), false);
+        check(group, resource, before(), None, false);
+        check(
+            group,
+            "apiservicebindings",
+            before(),
+            Some(bundle("2", "10:01", "10:01", 1)),
+            false,
+        );
+        check("coordination.k8s.io", "leases", None, Some(json!({})), true);
+        check("example.dev", "leases", None, Some(json!({})), false);
+    }
+
+    #[test]
+    fn changed_fields_are_told_by_their_paths() {
+        let change = Change {
+            revision: 2,
+            key: ObjectKey::new("", "configmaps", "n", "c"),
+            before: Some(Arc::new(
+                json!({"metadata": {"resourceVersion": "1"}, "data": {"a": "1", "b": "1"}, "l": [1, 2]}),
+            )),
+            after: Some(Arc::new(
+                json!({"metadata": {"resourceVersion": "2"}, "data": {"a": "2", "c": "1"}, "l": [1, 3]}),
+            )),
+            by: Actor::Controller("a"),
+            request: None,
+        };
+        assert_eq!(changed_fields(&change), ["/data/a", "/data/b", "/data/c", "/l/1"]);
+    }
+}

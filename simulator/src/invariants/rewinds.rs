@@ -1,0 +1,200 @@
+//! Which objects went back in time with their cluster, and which copies the konnector of a restored second cluster touched. So a
+//! violation says whether it concerns such an object, or only comes after a restore of something else.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bindery_api::names;
+use bindery_simulator_apiserver::ObjectKey;
+use serde_json::Value;
+
+use super::{Account, Clusters, Written, marks};
+use crate::{faults::ProcessName, topology::Cluster, users::Circumstance};
+
+/// An object of a cluster, by its UID.
+type ObjectId = (Cluster, String);
+
+/// After a restore a konnector lists anew within this time, in milliseconds.
+const LIST_MILLIS: u64 = 5_000;
+
+/// What restores did to single objects.
+#[derive(Debug, Default)]
+pub(super) struct Rewinds {
+    /// The resource version of each object that was written.
+    versions: BTreeMap<ObjectId, String>,
+    /// Objects that began to end, or ended.
+    ended: BTreeSet<ObjectId>,
+    rewound: BTreeSet<ObjectId>,
+    revived: BTreeSet<ObjectId>,
+    lost: BTreeSet<ObjectId>,
+    /// Objects and namespaces of providers that the konnector of a second cluster wrote.
+    touched: BTreeSet<(Cluster, ObjectKey)>,
+    /// UIDs of the sources of copies that it wrote.
+    touched_sources: BTreeSet<String>,
+    /// Number of writes that were seen.
+    count: u64,
+    /// The process that holds the Lease of a cluster's konnectors, how often it had been started, and since which write.
+    leaders: BTreeMap<Cluster, (ProcessName, u32, u64)>,
+    /// The time of the last write.
+    now: u64,
+    /// After which write a cluster was restored or lost objects, and when.
+    restored: BTreeMap<Cluster, (u64, u64)>,
+}
+
+impl Rewinds {
+    /// Notes a write.
+    pub(super) fn note(&mut self, written: &Written<'_>) {
+        let (on, change) = (written.on, written.change);
+        let (before, after) = (change.before.as_deref(), change.after.as_deref());
+        let Some(object) = after.or(before) else { return };
+        self.count += 1;
+        self.now = written.at;
+        if change.key.resource == "leases" {
+            self.lease_written(written);
+        }
+        if matches!(change.key.resource.as_str(), "leases" | "events") {
+            return;
+        }
+        let id = (on, marks::uid(object).to_owned());
+        if marks::has_ended(before, after) {
+            self.ended.insert(id.clone());
+        }
+        // The newest word about an object is that of its author: a user writes sources, and a konnector writes copies.
+        let is_author = match (on, Account::of(&change.by)) {
+            (Cluster::Provider(_), Account::Contract(_)) => marks::copy_on_provider(object).is_some(),
+            (_, Account::User(_)) => true,
+            _ => false,
+        };
+        if is_author {
+            self.rewound.remove(&id);
+        }
+        match after {
+            Some(after) => drop(self.versions.insert(id, version(after))),
+            None => drop(self.versions.remove(&id)),
+        }
+        let is_of_clone = |process| {
+            matches!(
+                process,
+                ProcessName::Konnector {
+                    of: Cluster::Clone(_),
+                    ..
+                }
+            )
+        };
+        if matches!(on, Cluster::Provider(_)) && written.process.is_some_and(is_of_clone) {
+            self.touched.insert((on, change.key.clone()));
+            let copy = marks::copy_on_provider(object);
+            self.touched_sources.extend(copy.map(|copy| copy.source.to_owned()));
+            if change.key.resource == "apiservicenamespaces" {
+                let name = format!("{}-{}", change.key.namespace, change.key.name);
+                self.touched.insert((on, ObjectKey::new("", "namespaces", "", &name)));
+            }
+        }
+    }
+
+    fn lease_written(&mut self, written: &Written<'_>) {
+        let holder = written
+            .change
+            .after
+            .as_ref()
+            .map(|lease| lease["spec"]["holderIdentity"].clone());
+        let is_held = holder.is_some_and(|holder| holder.as_str().is_some_and(|holder| !holder.is_empty()));
+        let Some(process) = written
+            .process
+            .filter(|_| written.change.key.name == names::KONNECTOR_LEASE)
+        else {
+            return;
+        };
+        let known = self.leaders.get(&written.on);
+        let is_known =
+            known.is_some_and(|(known, incarnation, _)| *known == process && *incarnation == written.incarnation);
+        if !is_held {
+            self.leaders.remove(&written.on);
+        } else if !is_known {
+            let leader = (process, written.incarnation, self.count);
+            self.leaders.insert(written.on, leader);
+        }
+    }
+
+    /// Whether the konnector that leads on a consumer cannot know that the cluster went back in time: it began to lead after that, or
+    /// has not yet listed anew.
+    pub(super) fn is_unseen(&self, on: Cluster) -> bool {
+        let since = self.leaders.get(&on).map(|(_, _, since)| *since);
+        self.restored.get(&on).is_some_and(|(count, at)| {
+            since.is_none_or(|since| since > *count) || self.now.saturating_sub(*at) < LIST_MILLIS
+        })
+    }
+
+    /// Notes that a cluster went back in time: its objects are now those of `clusters`.
+    pub(super) fn rewound(&mut self, clusters: &impl Clusters, on: Cluster) {
+        self.restored.insert(on, (self.count, self.now));
+        let mut now = BTreeMap::new();
+        for (_, object) in clusters.objects(on) {
+            now.insert((on, marks::uid(&object).to_owned()), object);
+        }
+        let before: Vec<_> = self.versions.iter().filter(|((of, _), _)| *of == on).collect();
+        for (id, known) in before {
+            match now.get(id) {
+                Some(object) if version(object) != *known => drop(self.rewound.insert(id.clone())),
+                Some(_) => {}
+                None => drop(self.lost.insert(id.clone())),
+            }
+        }
+        for (id, object) in &now {
+            let was_ended = self.ended.contains(id) && !marks::is_deleting(object);
+            if was_ended {
+                self.ended.remove(id);
+                self.revived.insert(id.clone());
+            }
+        }
+        self.versions.retain(|(of, _), _| *of != on);
+        let versions = now.into_iter().map(|(id, object)| (id, version(&object)));
+        self.versions.extend(versions);
+    }
+
+    /// What happened to the source of this UID.
+    pub(super) fn of_source(&self, on: Cluster, uid: &str) -> Vec<Circumstance> {
+        let id = (on, uid.to_owned());
+        let mut found = self.of(&id, [Circumstance::SourceRewound, Circumstance::SourceRevived]);
+        if self.touched_sources.contains(uid) {
+            found.push(Circumstance::CopyOfClone);
+        }
+        if self.is_unseen(on) {
+            found.push(Circumstance::RewindUnseen);
+        }
+        found
+    }
+
+    /// What happened to the copy of this UID and key.
+    pub(super) fn of_copy(&self, on: Cluster, key: &ObjectKey, uid: &str) -> Vec<Circumstance> {
+        let id = (on, uid.to_owned());
+        let mut found = self.of(&id, [Circumstance::CopyRewound, Circumstance::CopyRevived]);
+        if self.is_touched(on, key) {
+            found.push(Circumstance::CopyOfClone);
+        }
+        found
+    }
+
+    /// Whether the konnector of a second cluster wrote an object of a provider, or the namespace of it.
+    pub(super) fn is_touched(&self, on: Cluster, key: &ObjectKey) -> bool {
+        let namespace = ObjectKey::new("", "namespaces", "", &key.namespace);
+        [key.clone(), namespace]
+            .into_iter()
+            .any(|key| self.touched.contains(&(on, key)))
+    }
+
+    /// Whether a restore or a loss took the object of this UID.
+    pub(super) fn is_lost(&self, on: Cluster, uid: &str) -> bool {
+        self.lost.contains(&(on, uid.to_owned()))
+    }
+
+    fn of(&self, id: &ObjectId, [rewound, revived]: [Circumstance; 2]) -> Vec<Circumstance> {
+        let is_rewound = self.rewound.contains(id).then_some(rewound);
+        let is_revived = self.revived.contains(id).then_some(revived);
+        is_rewound.into_iter().chain(is_revived).collect()
+    }
+}
+
+fn version(object: &Value) -> String {
+    let version = &object["metadata"]["resourceVersion"];
+    version.as_str().unwrap_or_default().to_owned()
+}

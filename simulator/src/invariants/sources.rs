@@ -1,0 +1,142 @@
+//! How sources on consumers ended: by a user, by the product, with something else, or without a write.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bindery_simulator_apiserver::ObjectKey;
+
+use super::{Account, Clusters, Seen, marks};
+use crate::{
+    topology::{Cluster, provider_of_group},
+    users::Circumstance,
+};
+
+/// The controller that deletes the objects of a CRD that is being deleted.
+const DEFINITION_CONTROLLER: &str = "crd finalizer";
+
+/// How a source ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum SourceEnd {
+    /// A user deleted it, or the namespace that it was in.
+    ByUser,
+    /// The konnector deleted it.
+    ByKonnector,
+    /// It went with its CRD.
+    WithDefinition,
+    /// A restore or a loss took it.
+    Lost,
+    /// It ended in another way that no user asked for.
+    Otherwise,
+}
+
+/// All sources that a seed has seen.
+#[derive(Debug, Default)]
+pub(super) struct Sources {
+    live: BTreeMap<(Cluster, String), ObjectKey>,
+    ends: BTreeMap<(Cluster, String), SourceEnd>,
+    /// Namespaces that a user deleted.
+    namespaces: BTreeSet<(Cluster, String)>,
+}
+
+// === impl SourceEnd ===
+
+impl SourceEnd {
+    /// The circumstance of a violation about the copy.
+    pub(super) fn circumstance(self) -> Circumstance {
+        match self {
+            Self::ByUser | Self::Otherwise => Circumstance::SourceEndedOtherwise,
+            Self::ByKonnector => Circumstance::SourceEndedByKonnector,
+            Self::WithDefinition => Circumstance::SourceEndedWithDefinition,
+            Self::Lost => Circumstance::SourceLost,
+        }
+    }
+}
+
+// === impl Sources ===
+
+impl Sources {
+    /// Notes a write on a consumer. Returns how the object ended, if this write ended it.
+    pub(super) fn note<C: Clusters>(&mut self, seen: &Seen<'_, C>) -> Option<SourceEnd> {
+        let (on, change) = (seen.written.on, seen.written.change);
+        let (before, after) = (change.before.as_deref(), change.after.as_deref());
+        if let Some(object) = after {
+            self.live
+                .insert((on, marks::uid(object).to_owned()), change.key.clone());
+        } else if let Some(object) = before {
+            self.live.remove(&(on, marks::uid(object).to_owned()));
+        }
+        let object = before.filter(|_| marks::has_ended(before, after))?;
+        let end = self.end_of(seen, &change.key);
+        if change.key.resource == "namespaces" && end == SourceEnd::ByUser {
+            self.namespaces.insert((on, change.key.name.clone()));
+        }
+        self.ends.insert((on, marks::uid(object).to_owned()), end);
+        Some(end)
+    }
+
+    fn end_of<C: Clusters>(&self, seen: &Seen<'_, C>, key: &ObjectKey) -> SourceEnd {
+        let on = seen.written.on;
+        match seen.account {
+            Account::User(_) => SourceEnd::ByUser,
+            Account::Konnector | Account::Contract(_) | Account::Server => SourceEnd::ByKonnector,
+            // The CRD may be there again when this is checked.
+            Account::Controller(DEFINITION_CONTROLLER) => SourceEnd::WithDefinition,
+            Account::Controller(_) => {
+                let definition = ObjectKey::new(
+                    "apiextensions.k8s.io",
+                    "customresourcedefinitions",
+                    "",
+                    &format!("{}.{}", key.resource, key.group),
+                );
+                let deleted =
+                    |object: Option<_>| object.is_none_or(|object: std::sync::Arc<_>| marks::is_deleting(&object));
+                let namespace = ObjectKey::new("", "namespaces", "", &key.namespace);
+                let with_namespace = !key.namespace.is_empty() && deleted(seen.clusters.object(on, &namespace));
+                if with_namespace && self.namespaces.contains(&(on, key.namespace.clone())) {
+                    return SourceEnd::ByUser;
+                }
+                if provider_of_group(&key.group).is_some() && deleted(seen.clusters.object(on, &definition)) {
+                    return SourceEnd::WithDefinition;
+                }
+                SourceEnd::Otherwise
+            }
+        }
+    }
+
+    /// Notes that a cluster went back in time: sources that it has not any more are lost, unless they had ended before.
+    pub(super) fn rewound(&mut self, clusters: &impl Clusters, on: Cluster) {
+        let objects = clusters.objects(on);
+        let now: BTreeMap<_, _> = objects
+            .into_iter()
+            .map(|(key, object)| ((on, marks::uid(&object).to_owned()), key))
+            .collect();
+        let gone: Vec<_> = self
+            .live
+            .keys()
+            .filter(|(of, _)| *of == on)
+            .filter(|key| !now.contains_key(*key))
+            .cloned()
+            .collect();
+        for key in gone {
+            self.live.remove(&key);
+            self.ends.entry(key).or_insert(SourceEnd::Lost);
+        }
+        self.live.extend(now);
+    }
+
+    /// Whether a user ended the source on the consumer or on its clone.
+    pub(super) fn was_ended_by_user(&self, consumer: u8, uid: &str) -> bool {
+        [Cluster::Consumer(consumer), Cluster::Clone(consumer)]
+            .into_iter()
+            .any(|on| self.ends.get(&(on, uid.to_owned())) == Some(&SourceEnd::ByUser))
+    }
+
+    /// How the source ended on the consumer; `None` if it exists there, or was never seen.
+    pub(super) fn end(&self, consumer: u8, uid: &str) -> Option<SourceEnd> {
+        self.ends.get(&(Cluster::Consumer(consumer), uid.to_owned())).copied()
+    }
+
+    /// The key of a source that exists on the consumer.
+    pub(super) fn live(&self, consumer: u8, uid: &str) -> Option<&ObjectKey> {
+        self.live.get(&(Cluster::Consumer(consumer), uid.to_owned()))
+    }
+}

@@ -1,0 +1,456 @@
+//! Tables of writes, and the violations that they are.
+
+use std::collections::BTreeMap;
+
+use bindery_simulator_apiserver::Actor;
+use serde_json::json;
+
+use super::*;
+use crate::{
+    topology::{Topology, group},
+    users::{Said, Word},
+};
+
+const CONTRACT: &str = "kube-bind-c1";
+const BINDER: &str = "system:serviceaccount:kube-bind-c1:kube-binder";
+const KONNECTOR: &str = "system:serviceaccount:kube-bind:konnector";
+const SERVER: &str = "system:serviceaccount:kube-bind:bindery-server";
+const ON_CONSUMER: Cluster = Cluster::Consumer(1);
+const ON_PROVIDER: Cluster = Cluster::Provider(1);
+const RELATION: Relation = Relation {
+    consumer: 1,
+    provider: 1,
+};
+
+/// Two clusters whose objects are set by hand, and the invariants that see each write.
+#[derive(Default)]
+struct World {
+    objects: BTreeMap<Cluster, BTreeMap<ObjectKey, Arc<Value>>>,
+    invariants: Invariants,
+    ledger: Ledger,
+    now: u64,
+}
+
+impl Clusters for BTreeMap<Cluster, BTreeMap<ObjectKey, Arc<Value>>> {
+    fn object(&self, on: Cluster, key: &ObjectKey) -> Option<Arc<Value>> {
+        self.get(&on)?.get(key).cloned()
+    }
+
+    fn objects(&self, on: Cluster) -> Vec<(ObjectKey, Arc<Value>)> {
+        let objects = self.get(&on).into_iter().flatten();
+        objects.map(|(key, object)| (key.clone(), Arc::clone(object))).collect()
+    }
+}
+
+impl World {
+    fn new() -> Self {
+        let mut world = Self::default();
+        world.invariants.identify(1, "identity-1");
+        let namespace =
+            json!({"metadata": {"uid": "n", "annotations": {"backend.kube-bind.io/identity": "identity-1"}}});
+        world.user(
+            ON_PROVIDER,
+            &ObjectKey::new("", "namespaces", "", CONTRACT),
+            Some(namespace),
+        );
+        world
+    }
+
+    fn write(&mut self, on: Cluster, by: Actor, process: Option<ProcessName>, key: &ObjectKey, after: Option<Value>) {
+        self.now += 1_000;
+        let after = after.map(Arc::new);
+        let objects = self.objects.entry(on).or_default();
+        let before = match &after {
+            Some(after) => objects.insert(key.clone(), Arc::clone(after)),
+            None => objects.remove(key),
+        };
+        let change = Change {
+            revision: self.now,
+            key: key.clone(),
+            before,
+            after,
+            by,
+            request: None,
+        };
+        let written = Written {
+            on,
+            at: self.now,
+            change: &change,
+            process,
+            incarnation: 1,
+            sent: self.now,
+        };
+        self.invariants.written(&self.ledger, &self.objects, &written);
+    }
+
+    fn user(&mut self, on: Cluster, key: &ObjectKey, after: Option<Value>) {
+        self.write(on, Actor::User("alice".to_owned()), None, key, after);
+    }
+
+    fn product(&mut self, account: &str, on: Cluster, key: &ObjectKey, after: Option<Value>) {
+        self.write(
+            on,
+            Actor::User(account.to_owned()),
+            Some(konnector(ON_CONSUMER, 1)),
+            key,
+            after,
+        );
+    }
+
+    fn control_plane(&mut self, on: Cluster, key: &ObjectKey, after: Option<Value>) {
+        self.write(on, Actor::Controller("any"), None, key, after);
+    }
+
+    /// A source with its copy.
+    fn synced(&mut self) {
+        self.user(ON_CONSUMER, &source_key(), Some(source(3)));
+        self.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(3)));
+    }
+
+    #[track_caller]
+    fn check(&self, expect: &[Invariant]) -> &Violation {
+        let found: Vec<_> = self
+            .invariants
+            .violations()
+            .iter()
+            .map(|found| found.invariant)
+            .collect();
+        assert_eq!(found, expect, "{:#?}", self.invariants.violations());
+        self.invariants.violations().first().unwrap_or(&NONE)
+    }
+}
+
+static NONE: Violation = Violation {
+    invariant: Invariant::Hang,
+    at: 0,
+    subject: String::new(),
+    message: String::new(),
+    circumstances: BTreeSet::new(),
+};
+
+fn konnector(of: Cluster, replica: u8) -> ProcessName {
+    ProcessName::Konnector { of, replica }
+}
+
+fn source_key() -> ObjectKey {
+    ObjectKey::new(&group(1), "widgets", "team-1", "object-1")
+}
+
+fn copy_key() -> ObjectKey {
+    ObjectKey::new(&group(1), "widgets", "kube-bind-c1-team-1", "object-1")
+}
+
+fn source(serial: u64) -> Value {
+    json!({"metadata": {"uid": "s", "name": "object-1", "annotations": {"kube-bind.io/provider-uid": "c"}}, "spec": {"serial": serial}})
+}
+
+fn copy(serial: u64) -> Value {
+    json!({"metadata": {"uid": "c", "annotations": {
+        "kube-bind.io/cluster-namespace": CONTRACT, "kube-bind.io/consumer-uid": "s", "kube-bind.io/consumer-namespace": "team-1",
+    }}, "spec": {"serial": serial}})
+}
+
+/// A consent to deletions that was given while these sources existed.
+fn consent(spared: &[&str]) -> Said {
+    Said {
+        word: Word::ConsentDeletions,
+        binding: String::new(),
+        only: None,
+        spared: spared.iter().map(|uid| (*uid).to_owned()).collect(),
+    }
+}
+
+fn deleting(mut object: Value) -> Option<Value> {
+    object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    Some(object)
+}
+
+#[test]
+fn a_copy_goes_after_a_user_deleted_its_source() {
+    let mut world = World::new();
+    world.synced();
+    world.user(ON_CONSUMER, &source_key(), deleting(source(3)));
+    world.product(BINDER, ON_PROVIDER, &copy_key(), None);
+    world.product(KONNECTOR, ON_CONSUMER, &source_key(), None);
+    world.check(&[]);
+}
+
+#[test]
+fn a_copy_goes_after_a_user_deleted_the_namespace_of_its_source() {
+    let mut world = World::new();
+    let namespace = ObjectKey::new("", "namespaces", "", "team-1");
+    let object = json!({"metadata": {"uid": "n1", "name": "team-1"}});
+    world.user(ON_CONSUMER, &namespace, Some(object.clone()));
+    world.synced();
+    world.user(ON_CONSUMER, &namespace, deleting(object));
+    world.control_plane(ON_CONSUMER, &source_key(), deleting(source(3)));
+    world.product(BINDER, ON_PROVIDER, &copy_key(), deleting(copy(3)));
+    world.check(&[]);
+}
+
+#[test]
+fn a_copy_whose_source_lives_does_not_go() {
+    let mut world = World::new();
+    world.synced();
+    world.product(BINDER, ON_PROVIDER, &copy_key(), None);
+    let found = world.check(&[Invariant::CopyEndedWithoutEvidence]);
+    assert!(found.circumstances.contains(&Circumstance::SourceLives), "{found}");
+    // The operator may delete it.
+    let mut world = World::new();
+    world.synced();
+    world.user(ON_PROVIDER, &copy_key(), None);
+    world.check(&[]);
+}
+
+#[test]
+fn a_lost_source_is_no_evidence() {
+    let mut world = World::new();
+    world.synced();
+    world.objects.get_mut(&ON_CONSUMER).unwrap().clear();
+    world.invariants.rewound(&world.objects, ON_CONSUMER);
+    world.product(BINDER, ON_PROVIDER, &copy_key(), None);
+    let found = world.check(&[Invariant::CopyEndedWithoutEvidence]);
+    assert!(found.circumstances.contains(&Circumstance::SourceLost), "{found}");
+    // Where the user consents, the copy may go.
+    let mut world = World::new();
+    world.synced();
+    world.objects.get_mut(&ON_CONSUMER).unwrap().clear();
+    world.invariants.rewound(&world.objects, ON_CONSUMER);
+    world.ledger.say(RELATION, consent(&[]));
+    world.product(BINDER, ON_PROVIDER, &copy_key(), None);
+    world.check(&[]);
+    // The consent is not about sources that are lost later.
+    let mut world = World::new();
+    world.synced();
+    world.ledger.say(RELATION, consent(&["s"]));
+    world.objects.get_mut(&ON_CONSUMER).unwrap().clear();
+    world.invariants.rewound(&world.objects, ON_CONSUMER);
+    world.product(BINDER, ON_PROVIDER, &copy_key(), None);
+    world.check(&[Invariant::CopyEndedWithoutEvidence]);
+}
+
+#[test]
+fn the_end_of_a_crd_is_no_evidence() {
+    let mut world = World::new();
+    world.synced();
+    // There is no CRD in this world, which counts as one that is gone.
+    world.control_plane(ON_CONSUMER, &source_key(), deleting(source(3)));
+    world.product(BINDER, ON_PROVIDER, &copy_key(), None);
+    let found = world.check(&[Invariant::CopyEndedWithoutEvidence]);
+    assert!(
+        found.circumstances.contains(&Circumstance::SourceEndedWithDefinition),
+        "{found}"
+    );
+}
+
+#[test]
+fn the_konnector_deletes_nothing_of_the_users() {
+    let mut world = World::new();
+    world.synced();
+    world.product(KONNECTOR, ON_CONSUMER, &source_key(), deleting(source(3)));
+    world.product(BINDER, ON_PROVIDER, &copy_key(), None);
+    world.check(&[Invariant::ConsumerObjectDeleted, Invariant::CopyEndedWithoutEvidence]);
+    let mut world = World::new();
+    let secret = ObjectKey::new("", "secrets", "team-1", "mine");
+    world.user(ON_CONSUMER, &secret, Some(json!({"metadata": {"uid": "1"}})));
+    world.product(KONNECTOR, ON_CONSUMER, &secret, None);
+    world.check(&[Invariant::ConsumerObjectDeleted]);
+    // A copy of a provider's object is the konnector's own.
+    let mut world = World::new();
+    let object = json!({"metadata": {"uid": "1", "labels": {"kube-bind.io/owner": "provider"},
+        "annotations": {"kube-bind.io/provider-uid": "2"}}});
+    world.product(KONNECTOR, ON_CONSUMER, &secret, Some(object));
+    world.product(KONNECTOR, ON_CONSUMER, &secret, None);
+    world.check(&[]);
+}
+
+#[test]
+fn an_older_state_never_replaces_a_newer_one() {
+    let mut world = World::new();
+    world.synced();
+    world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(5)));
+    world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(5)));
+    world.check(&[]);
+    world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(4)));
+    world.check(&[Invariant::SpecRewound]);
+    // After the provider itself went back in time, what it had counts no more.
+    let mut world = World::new();
+    world.synced();
+    world.invariants.rewound(&world.objects, ON_PROVIDER);
+    world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(2)));
+    world.check(&[]);
+}
+
+#[test]
+fn a_contract_writes_only_what_is_its_own() {
+    let mut world = World::new();
+    world.synced();
+    let other = "system:serviceaccount:kube-bind-c2:kube-binder";
+    world.product(other, ON_PROVIDER, &copy_key(), Some(copy(4)));
+    world.check(&[Invariant::WriteAcrossContracts]);
+    let mut world = World::new();
+    let namespace = ObjectKey::new("", "namespaces", "", "kube-bind-c2-team-1");
+    let object = json!({"metadata": {"uid": "x", "labels": {"kube-bind.io/contract": "kube-bind-c2"}}});
+    world.product(SERVER, ON_PROVIDER, &namespace, Some(object));
+    let key = ObjectKey::new("", "secrets", "kube-bind-c2-team-1", "any");
+    world.product(BINDER, ON_PROVIDER, &key, Some(json!({"metadata": {"uid": "y"}})));
+    world.check(&[Invariant::WriteAcrossContracts]);
+}
+
+#[test]
+fn a_former_leader_does_not_write() {
+    let lease = |name: &str| Some(json!({"metadata": {"uid": "l"}, "spec": {"holderIdentity": name}}));
+    let key = ObjectKey::new("coordination.k8s.io", "leases", "kube-bind", "kube-bind");
+    let (first, second) = (Some(konnector(ON_CONSUMER, 1)), Some(konnector(ON_CONSUMER, 2)));
+    let konnector = || Actor::User(KONNECTOR.to_owned());
+    let mut world = World::new();
+    world.write(ON_CONSUMER, konnector(), first, &key, lease("a"));
+    world.synced();
+    world.check(&[]);
+    world.write(ON_CONSUMER, konnector(), second, &key, lease("b"));
+    world.write(
+        ON_PROVIDER,
+        Actor::User(BINDER.to_owned()),
+        second,
+        &copy_key(),
+        Some(copy(4)),
+    );
+    world.check(&[]);
+    world.write(
+        ON_PROVIDER,
+        Actor::User(BINDER.to_owned()),
+        first,
+        &copy_key(),
+        Some(copy(5)),
+    );
+    world.check(&[Invariant::WriteByFormerLeader]);
+}
+
+#[test]
+fn the_konnector_of_a_clone_does_not_write() {
+    let mut world = World::new();
+    world.synced();
+    let clone = Some(konnector(Cluster::Clone(1), 1));
+    world.write(
+        ON_PROVIDER,
+        Actor::User(BINDER.to_owned()),
+        clone,
+        &copy_key(),
+        Some(copy(3)),
+    );
+    let found = world.check(&[Invariant::WriteByClone]);
+    assert!(found.circumstances.contains(&Circumstance::WriterIsClone), "{found}");
+}
+
+#[test]
+fn the_operators_own_objects_stay() {
+    let mut world = World::new();
+    let (place, key) = (
+        ObjectKey::new("", "namespaces", "", "kube-bind-c1-team-1"),
+        ObjectKey::new("", "configmaps", "kube-bind-c1-team-1", "keep"),
+    );
+    let namespace = json!({"metadata": {"uid": "p"}});
+    let object = json!({"metadata": {"uid": "k", "namespace": "kube-bind-c1-team-1", "labels": {"example.dev/operators-own": "true"}}});
+    world.product(SERVER, ON_PROVIDER, &place, Some(namespace.clone()));
+    world.user(ON_PROVIDER, &key, Some(object.clone()));
+    world.product(SERVER, ON_PROVIDER, &place, deleting(namespace.clone()));
+    world.control_plane(ON_PROVIDER, &key, None);
+    world.check(&[Invariant::OperatorObjectDeleted]);
+    // Where the operator deletes the namespace, the objects go with it.
+    let mut world = World::new();
+    world.product(SERVER, ON_PROVIDER, &place, Some(namespace.clone()));
+    world.user(ON_PROVIDER, &key, Some(object));
+    world.user(ON_PROVIDER, &place, deleting(namespace));
+    world.control_plane(ON_PROVIDER, &key, None);
+    world.check(&[]);
+}
+
+#[test]
+fn a_restore_is_told_of_the_objects_that_it_set_back() {
+    // Two sources are restored, and only the state of one is another.
+    let mut world = World::new();
+    let with_version = |mut object: Value, version: &str| {
+        object["metadata"]["resourceVersion"] = json!(version);
+        object
+    };
+    world.user(ON_CONSUMER, &source_key(), Some(with_version(source(3), "1")));
+    world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(3)));
+    world.user(ON_CONSUMER, &source_key(), Some(with_version(source(5), "2")));
+    world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(5)));
+    let objects = world.objects.get_mut(&ON_CONSUMER).unwrap();
+    objects.insert(source_key(), Arc::new(with_version(source(3), "1")));
+    world.invariants.rewound(&world.objects, ON_CONSUMER);
+    world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(3)));
+    let found = world.check(&[Invariant::SpecRewound]);
+    assert!(found.circumstances.contains(&Circumstance::SourceRewound), "{found}");
+    // Without a restore the same is something else.
+    let mut world = World::new();
+    world.synced();
+    world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(2)));
+    let found = world.check(&[Invariant::SpecRewound]);
+    assert!(found.circumstances.is_empty(), "{found}");
+}
+
+#[test]
+fn a_binding_without_a_contract_is_not_ready() {
+    let mut world = World::new();
+    world.objects.get_mut(&ON_PROVIDER).unwrap().clear();
+    world.invariants = Invariants::default();
+    let binding = ObjectKey::new("kube-bind.io", "apiservicebindings", "", "widgets-1");
+    world.user(
+        ON_CONSUMER,
+        &binding,
+        Some(json!({"metadata": {"uid": "b", "name": "widgets-1"}, "spec": {}})),
+    );
+    let World {
+        invariants,
+        ledger,
+        objects,
+        ..
+    } = &mut world;
+    let found = invariants.differences(&Topology::pair(), ledger, objects, 0);
+    let found: Vec<_> = found.iter().map(|found| found.invariant).collect();
+    assert_eq!(found, [Invariant::NotReady]);
+}
+
+#[test]
+fn what_converged_has_no_differences() {
+    let mut world = World::new();
+    let differ = |world: &mut World| -> Vec<String> {
+        let World {
+            invariants,
+            ledger,
+            objects,
+            ..
+        } = world;
+        let found = invariants.differences(&Topology::pair(), ledger, objects, 0);
+        found
+            .into_iter()
+            .map(|found| format!("{}: {}", found.invariant, found.message))
+            .collect()
+    };
+    world.synced();
+    assert!(differ(&mut world).is_empty(), "nothing is bound");
+    let binding = ObjectKey::new("kube-bind.io", "apiservicebindings", "", "widgets-1");
+    let object = |status: &str| {
+        json!({"metadata": {"uid": "b", "name": "widgets-1"}, "spec": {}, "status": {"conditions": [
+            {"type": "Ready", "status": status, "reason": "Why", "message": "because"},
+        ]}})
+    };
+    world.user(ON_CONSUMER, &binding, Some(object("False")));
+    assert_eq!(differ(&mut world), ["NotReady: it is not ready: Why: because"]);
+    world.user(ON_CONSUMER, &binding, Some(object("True")));
+    assert!(differ(&mut world).is_empty());
+    world.user(ON_CONSUMER, &source_key(), Some(source(4)));
+    assert_eq!(
+        differ(&mut world),
+        ["NotConverged: its state is Some(4), that of its copy Some(3)"]
+    );
+    world.user(ON_CONSUMER, &source_key(), None);
+    assert_eq!(
+        differ(&mut world),
+        ["NotConverged: a user deleted its source, and it is left"]
+    );
+    world.product(BINDER, ON_PROVIDER, &copy_key(), None);
+    assert!(differ(&mut world).is_empty());
+}

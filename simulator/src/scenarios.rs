@@ -1,0 +1,113 @@
+//! Histories that were written down: those of the track record, which random seeds need not find.
+
+use crate::history::History;
+
+mod cloned;
+mod leaders;
+mod losses;
+mod namespaces;
+mod network;
+mod unbound;
+
+/// A history with a name.
+#[derive(Clone, Copy, Debug)]
+pub struct Scenario {
+    /// Its name, which is the id of the finding that it shows.
+    pub name: &'static str,
+    make: fn() -> History,
+}
+
+impl Scenario {
+    /// The history.
+    pub fn history(&self) -> History {
+        (self.make)()
+    }
+}
+
+/// All scenarios.
+const ALL: [Scenario; 11] = [
+    Scenario {
+        name: "D1",
+        make: cloned::a_clone_beside_its_origin,
+    },
+    Scenario {
+        name: "D2",
+        make: losses::some_sources_are_lost,
+    },
+    Scenario {
+        name: "D3",
+        make: unbound::a_foreground_delete_of_the_binding,
+    },
+    Scenario {
+        name: "D4",
+        make: namespaces::an_operators_object_in_a_provider_namespace,
+    },
+    Scenario {
+        name: "D7",
+        make: losses::losses_spread_over_namespaces,
+    },
+    Scenario {
+        name: "N1",
+        make: unbound::a_restored_provider_while_unbinding,
+    },
+    Scenario {
+        name: "N3",
+        make: unbound::a_delete_that_orphans_dependents,
+    },
+    Scenario {
+        name: "N4",
+        make: leaders::a_leader_that_stood_still,
+    },
+    Scenario {
+        name: "N5",
+        make: losses::a_provider_restored_with_bumped_revisions,
+    },
+    Scenario {
+        name: "N6",
+        make: unbound::objects_that_come_with_an_unbind,
+    },
+    Scenario {
+        name: "N7",
+        make: network::requests_that_arrive_twice,
+    },
+];
+
+/// All scenarios, in the order of their names.
+pub fn all() -> impl Iterator<Item = &'static Scenario> {
+    ALL.iter()
+}
+
+/// The scenario of this name, in any case of letters.
+pub fn find(name: &str) -> Option<&'static Scenario> {
+    ALL.iter().find(|scenario| scenario.name.eq_ignore_ascii_case(name))
+}
+
+/// The object of this number in the first namespace of consumer 1.
+fn object(name: u8) -> crate::users::ObjectName {
+    crate::users::ObjectName {
+        kind: crate::users::Kind::Bound(1),
+        namespace: 1,
+        name,
+    }
+}
+
+/// A history of a pair in which a user creates this many objects in the first second.
+fn with_objects(count: u8) -> History {
+    let on = crate::topology::Cluster::Consumer(1);
+    (1..=count).fold(History::pair(1), |history, name| {
+        history.user(
+            u64::from(name) * 50,
+            crate::users::Action::Create {
+                on,
+                object: object(name),
+            },
+        )
+    })
+}
+
+/// The one consumer of a pair, and what it has bound.
+const CONSUMER: crate::topology::Cluster = crate::topology::Cluster::Consumer(1);
+const RELATION: crate::users::Relation = crate::users::Relation {
+    consumer: 1,
+    provider: 1,
+};

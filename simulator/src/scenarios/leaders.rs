@@ -1,0 +1,28 @@
+//! Konnectors that lead, and those that led.
+
+use super::{CONSUMER, object, with_objects};
+use crate::{
+    faults::{Fault, ProcessName},
+    history::History,
+    users::Action,
+};
+
+/// Leaders stand still for longer than their Lease lasts. Users work shortly before they go on, so that they have something to write
+/// before they hear that they lead no more.
+pub(super) fn a_leader_that_stood_still() -> History {
+    let (of, on, millis) = (CONSUMER, CONSUMER, 19_500);
+    let mut history = with_objects(5);
+    history.seed = 2;
+    history.topology.consumers[0].replicas = 2;
+    for round in 0..6_u8 {
+        let at = 20_000 + 40_700 * u64::from(round);
+        let replica = 1 + round % 2;
+        let process = ProcessName::Konnector { of, replica };
+        history = history.fault(at, Fault::Freeze { process, millis });
+        for name in 1..=5 {
+            let object = object(name);
+            history = history.user(at + millis - 400, Action::Edit { on, object });
+        }
+    }
+    history
+}

@@ -1,0 +1,18 @@
+//! What happens to provider namespaces.
+
+use super::{CONSUMER, RELATION, object, with_objects};
+use crate::{
+    history::History,
+    users::{Action, ObjectName},
+};
+
+/// The operator keeps an object of their own beside copies, and the consumer's namespace is deleted. The template names only the
+/// first namespace, so that the second one is given back.
+pub(super) fn an_operators_object_in_a_provider_namespace() -> History {
+    let (on, relation, namespace) = (CONSUMER, RELATION, 2);
+    let object = ObjectName { namespace, ..object(1) };
+    with_objects(1)
+        .user(1_000, Action::Create { on, object })
+        .user(10_000, Action::PutBeside { relation, namespace })
+        .user(20_000, Action::DeleteNamespace { on, namespace })
+}

@@ -1,0 +1,241 @@
+//! The record of what users said and of what was done to the clusters, by which the invariants judge writes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bindery_simulator_apiserver::ObjectKey;
+use serde::{Deserialize, Serialize};
+
+use super::Relation;
+use crate::faults::ProcessName;
+
+/// A circumstance of a violation: something that happened before, to the consumer or the provider concerned. The track record
+/// names open weaknesses by circumstances, so that a violation in other circumstances is news.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Circumstance {
+    /// A user ended the use of the API, without saying what is to happen to copies.
+    Unbound,
+    /// A user ended the use of the API, with deletionPolicy Delete.
+    UnboundDeleting,
+    /// A user ended the use of the API, with deletionPolicy Orphan.
+    UnboundKeeping,
+    /// The owner unbound the export at the provider, by a call.
+    UnboundByCall,
+    /// The consumer's backup runs as a second cluster.
+    ConsumerRestoredBeside,
+    /// The consumer was restored in place.
+    ConsumerRestoredInPlace,
+    /// The etcd of the consumer lost objects.
+    ConsumerLostObjects,
+    /// The provider was restored in place.
+    ProviderRestoredInPlace,
+    /// The etcd of the provider lost objects.
+    ProviderLostObjects,
+    /// A user forced the end of a namespace.
+    NamespaceForced,
+    /// The operator put an object of their own beside copies.
+    ObjectsBeside,
+    /// A leader stood still.
+    LeaderFrozen,
+    /// A watch of one namespace or resource failed while others worked.
+    WatchFailed,
+    /// The writer is a konnector of the restored second cluster.
+    WriterIsClone,
+    /// The source exists on the live consumer, and nobody deleted it.
+    SourceLives,
+    /// The source vanished without a deletion: a restore or a loss took it.
+    SourceLost,
+    /// The konnector deleted the source.
+    SourceEndedByKonnector,
+    /// The source went with its CRD.
+    SourceEndedWithDefinition,
+    /// The source went with a namespace that nobody deleted.
+    SourceEndedOtherwise,
+    /// The source is in an earlier state since a restore, and no user changed it after that.
+    SourceRewound,
+    /// The source had ended, and a restore brought it back.
+    SourceRevived,
+    /// The copy is in an earlier state since a restore, and no konnector wrote it after that.
+    CopyRewound,
+    /// The copy had ended, and a restore brought it back.
+    CopyRevived,
+    /// The konnector of the restored second cluster wrote the copy, or its provider namespace.
+    CopyOfClone,
+    /// The binding, or the CRD on the consumer, is being deleted or is gone.
+    BindingEnds,
+    /// A user deleted the binding with propagation policy Orphan.
+    BindingOrphaned,
+    /// So many sources are lost that the deletion guard has to ask the user.
+    LossBeyondGuard,
+    /// The request was sent before another one that arrived earlier.
+    RequestOvertaken,
+    /// A restore put revisions far ahead, or the konnector started anew after it, so that its memory does not tell that the
+    /// cluster went back in time.
+    RewindUnseen,
+}
+
+/// What a user's deletion meant for a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Word {
+    /// The user wants copies deleted with the binding, and ended the binding.
+    DeletePolicy,
+    /// The user wants copies kept, and ended the binding. The objects on the consumer go with it, as the documentation says.
+    OrphanPolicy,
+    /// The user consented to the deletion of copies whose sources are missing.
+    ConsentDeletions,
+    /// The user consented to the end of a bundle's binding with its objects.
+    ConsentUnbind,
+}
+
+/// What a user said at some time, and what it is about.
+#[derive(Clone, Debug)]
+pub struct Said {
+    /// What the user said.
+    pub word: Word,
+    /// UID of the binding that it is about. Nothing that comes after another binding was made is covered.
+    pub binding: String,
+    /// UIDs of the only sources that are covered; `None` if all are but those that are spared.
+    pub only: Option<BTreeSet<String>>,
+    /// UIDs of sources that the word is not about.
+    pub spared: BTreeSet<String>,
+}
+
+/// Everything that the invariants need to know of users and faults.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    words: BTreeMap<Relation, Vec<Said>>,
+    facts: BTreeMap<Circumstance, BTreeSet<Scope>>,
+    frozen: BTreeSet<ProcessName>,
+    overwritten: BTreeSet<(u8, ObjectKey)>,
+    serial: u64,
+}
+
+/// Whom a circumstance concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Scope {
+    Consumer(u8),
+    Provider(u8),
+    Relation(u8, u8),
+}
+
+// === impl Ledger ===
+
+impl Ledger {
+    /// The next serial number for the spec of an object. A later edit always has a larger one, so an old spec is known by it.
+    pub fn next_serial(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
+    }
+
+    /// Notes a user's explicit word.
+    pub fn say(&mut self, relation: Relation, said: Said) {
+        self.words.entry(relation).or_default().push(said);
+    }
+
+    /// Whether a user said that the copy of this source may go. `binding` is the UID of the binding that there is now.
+    pub fn allows_end_of_copy(&self, relation: Relation, source: &str, binding: Option<&str>) -> bool {
+        self.covers(relation, source, binding, |word| word != Word::OrphanPolicy)
+    }
+
+    /// Whether a user said that this object of the consumer may go. `binding` is the UID of the binding that there is now.
+    pub fn allows_end_of_source(&self, relation: Relation, source: &str, binding: Option<&str>) -> bool {
+        self.covers(relation, source, binding, |word| word != Word::ConsentDeletions)
+    }
+
+    fn covers(&self, relation: Relation, source: &str, binding: Option<&str>, is_meant: impl Fn(Word) -> bool) -> bool {
+        let mut words = self.words.get(&relation).into_iter().flatten();
+        words.any(|said| {
+            is_meant(said.word)
+                && binding.is_none_or(|binding| binding == said.binding)
+                && said.only.as_ref().is_none_or(|only| only.contains(source))
+                && !said.spared.contains(source)
+        })
+    }
+
+    /// Notes that a process stood still for longer than its Lease lasts.
+    pub fn froze(&mut self, process: ProcessName) {
+        self.frozen.insert(process);
+    }
+
+    /// Whether a process stood still for longer than its Lease lasts.
+    pub fn was_frozen(&self, process: ProcessName) -> bool {
+        self.frozen.contains(&process)
+    }
+
+    /// Notes that the operator of a provider overwrote a copy.
+    pub fn overwrote(&mut self, provider: u8, copy: ObjectKey) {
+        self.overwritten.insert((provider, copy));
+    }
+
+    /// Whether the operator of a provider overwrote the copy of this key. If that happens again and again, the konnector leaves the
+    /// copy as it is.
+    pub fn was_overwritten(&self, provider: u8, copy: &ObjectKey) -> bool {
+        self.overwritten.contains(&(provider, copy.clone()))
+    }
+
+    /// Notes a circumstance of everything on a consumer.
+    pub fn of_consumer(&mut self, consumer: u8, circumstance: Circumstance) {
+        self.note(circumstance, Scope::Consumer(consumer));
+    }
+
+    /// Notes a circumstance of everything on a provider.
+    pub fn of_provider(&mut self, provider: u8, circumstance: Circumstance) {
+        self.note(circumstance, Scope::Provider(provider));
+    }
+
+    /// Notes a circumstance of one use of an API.
+    pub fn of_relation(&mut self, relation: Relation, circumstance: Circumstance) {
+        self.note(circumstance, Scope::Relation(relation.consumer, relation.provider));
+    }
+
+    fn note(&mut self, circumstance: Circumstance, scope: Scope) {
+        self.facts.entry(circumstance).or_default().insert(scope);
+    }
+
+    /// The circumstances that concern a consumer, a provider, or both.
+    pub fn circumstances(&self, consumer: Option<u8>, provider: Option<u8>) -> BTreeSet<Circumstance> {
+        let concerns = |scope: &Scope| match *scope {
+            Scope::Consumer(number) => consumer == Some(number),
+            Scope::Provider(number) => provider == Some(number),
+            Scope::Relation(of, at) => {
+                consumer.is_none_or(|consumer| consumer == of) && provider.is_none_or(|provider| provider == at)
+            }
+        };
+        let facts = self.facts.iter();
+        facts
+            .filter(|(_, scopes)| scopes.iter().any(concerns))
+            .map(|(circumstance, _)| *circumstance)
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn circumstances_concern_only_their_clusters() {
+        let mut ledger = Ledger::default();
+        let relation = Relation {
+            consumer: 1,
+            provider: 2,
+        };
+        ledger.of_relation(relation, Circumstance::Unbound);
+        ledger.of_consumer(2, Circumstance::ConsumerRestoredInPlace);
+        ledger.of_provider(1, Circumstance::ProviderRestoredInPlace);
+        let check = |consumer, provider, expect: &[Circumstance]| {
+            let got = ledger.circumstances(consumer, provider);
+            assert_eq!(got, expect.iter().copied().collect(), "{consumer:?} {provider:?}");
+        };
+        check(Some(1), Some(2), &[Circumstance::Unbound]);
+        check(Some(1), Some(1), &[Circumstance::ProviderRestoredInPlace]);
+        check(Some(2), Some(2), &[Circumstance::ConsumerRestoredInPlace]);
+        check(None, Some(2), &[Circumstance::Unbound]);
+    }
+
+    #[test]
+    fn serials_grow() {
+        let mut ledger = Ledger::default();
+        assert!(ledger.next_serial() < ledger.next_serial());
+    }
+}

@@ -1,0 +1,305 @@
+//! The world of one seed: clusters, processes and the network between them, run step by step in virtual time.
+//!
+//! Each process runs the shipped program on a runtime of its own. What a process sends lands in its outbox; the world takes it
+//! from there, decides when and whether it arrives, and hands answers, watch events and bytes back. Nothing else moves: the world
+//! has one queue of scheduled steps, and [`World::step`] does the next one.
+//!
+//! `cluster` holds the API servers, `installed` what is in them from the beginning, `process` the running programs, `link` what both sides of a connection see, `rules` what the
+//! network does to requests, `programs` the main functions of processes, `trace` what happened as text.
+
+mod arrive;
+mod cluster;
+mod installed;
+mod link;
+mod process;
+mod programs;
+mod queue;
+mod rules;
+mod setup;
+mod trace;
+mod watches;
+
+pub(crate) use arrive::grpc_host;
+pub use cluster::{Backup, cluster_host};
+pub use process::Origin;
+pub use trace::Trace;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use bindery_simulator_apiserver::{ApiServer, Change};
+use bytes::Bytes;
+use http::{Request, Response};
+use jiff::Timestamp;
+use rand::SeedableRng as _;
+use rand_chacha::ChaCha8Rng;
+
+use crate::{
+    faults::ProcessName,
+    topology::{Cluster, Topology},
+};
+use cluster::ClusterSlot;
+use link::Connections;
+use process::{ProcessId, ProcessSlot};
+use queue::{Event, Queue};
+use rules::Rules;
+use watches::Watches;
+
+/// The wall clock when the world begins: 2026-01-01T00:00:00Z.
+#[expect(clippy::duration_suboptimal_units, reason = "Unix time is in seconds")]
+const EPOCH: Duration = Duration::from_secs(1_767_225_600);
+
+/// In one of this many seeds, processes install their CRDs themselves.
+const INSTALLING: u64 = 16;
+
+/// All clusters and processes of one seed.
+#[derive(Debug)]
+pub struct World {
+    now: Duration,
+    queue: Queue,
+    clusters: BTreeMap<Cluster, ClusterSlot>,
+    processes: Vec<ProcessSlot>,
+    watches: Watches,
+    connections: Connections,
+    rules: Rules,
+    random: ChaCha8Rng,
+    /// Who sent the request of each number. The number of a request is its place here.
+    origins: Vec<Option<Origin>>,
+    changes: Vec<WorldChange>,
+    problems: Vec<Problem>,
+    trace: Trace,
+    topology: Topology,
+    /// Whether the processes install their CRDs themselves. In most seeds an administrator has done it, which is faster.
+    processes_install: bool,
+}
+
+/// A write in one of the clusters.
+#[derive(Clone, Debug)]
+pub struct WorldChange {
+    /// When it happened, since the world began.
+    pub at: Duration,
+    /// The cluster.
+    pub cluster: Cluster,
+    /// What changed.
+    pub change: Change,
+    /// The process that wrote; `None` for people and for the control plane.
+    pub origin: Option<Origin>,
+}
+
+/// What no shipped program may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The process.
+    pub process: String,
+    /// What it did.
+    pub what: String,
+}
+
+/// What one step of the world did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A request reached an API server.
+    Request(Cluster),
+    /// An answer reached a process.
+    Answer,
+    /// Events of a watch reached a process, or its end did.
+    Watch(Cluster),
+    /// Bytes of a gRPC connection arrived.
+    Bytes,
+    /// A timer of a process fired.
+    Timer,
+    /// A controller of a control plane worked.
+    Chore(Cluster),
+    /// A process began.
+    Start,
+    /// The network changed, or bookmarks were sent.
+    Other,
+}
+
+// === impl World ===
+
+impl World {
+    /// Makes the clusters, installs what administrators install, and starts all processes. [`begin`] must have been called before
+    /// with the same seed. The APIs that providers offer are not installed.
+    pub fn new(seed: u64, topology: &Topology) -> Self {
+        let mut world = Self {
+            now: Duration::ZERO,
+            queue: Queue::default(),
+            clusters: BTreeMap::new(),
+            processes: Vec::new(),
+            watches: Watches::default(),
+            connections: Connections::default(),
+            rules: Rules::default(),
+            random: ChaCha8Rng::seed_from_u64(seed),
+            origins: Vec::new(),
+            changes: Vec::new(),
+            problems: Vec::new(),
+            trace: Trace::default(),
+            topology: topology.clone(),
+            processes_install: seed.is_multiple_of(INSTALLING),
+        };
+        world.set_up();
+        world
+    }
+
+    /// Virtual time since the world began.
+    pub fn elapsed(&self) -> Duration {
+        self.now
+    }
+
+    /// Virtual time as a clock that is right shows it.
+    pub fn now(&self) -> Timestamp {
+        timestamp(self.now)
+    }
+
+    /// When the next step is due.
+    pub fn next_at(&self) -> Option<Duration> {
+        self.queue.next_at()
+    }
+
+    /// Does the next step, and moves time to it. `None` if nothing will ever happen.
+    pub fn step(&mut self) -> Option<Step> {
+        loop {
+            let (at, event) = self.queue.pop()?;
+            self.now = self.now.max(at);
+            if let Some(step) = self.perform(event) {
+                return Some(step);
+            }
+        }
+    }
+
+    /// Does all steps that are due until then, and moves time there.
+    pub fn run_until(&mut self, time: Duration) {
+        while self.next_at().is_some_and(|at| at <= time) {
+            self.step();
+        }
+        self.now = self.now.max(time);
+    }
+
+    /// Runs for this long.
+    pub fn run_for(&mut self, time: Duration) {
+        self.run_until(self.now + time);
+    }
+
+    /// Sends a person's request to a cluster, which answers at once. Users are `admin`, who may do all, `alice` and `bob`.
+    pub fn request(&mut self, cluster: Cluster, user: &str, request: Request<Bytes>) -> Response<Bytes> {
+        self.answer_person(cluster, user, request)
+    }
+
+    /// The API server of a cluster; `None` if there is no such cluster.
+    pub fn api(&self, cluster: Cluster) -> Option<&ApiServer> {
+        self.clusters.get(&cluster).map(|slot| &slot.api)
+    }
+
+    /// All clusters that exist.
+    pub fn clusters(&self) -> impl Iterator<Item = Cluster> + '_ {
+        self.clusters.keys().copied()
+    }
+
+    /// All writes since the last call.
+    pub fn changes(&mut self) -> Vec<WorldChange> {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// What processes did since the last call that none may do.
+    pub fn problems(&mut self) -> Vec<Problem> {
+        std::mem::take(&mut self.problems)
+    }
+
+    /// What happened so far.
+    pub fn trace(&self) -> &Trace {
+        &self.trace
+    }
+
+    /// Adds a line to the trace, such as what a user does next.
+    pub fn note(&mut self, line: &str) {
+        self.trace.line(self.now, line);
+    }
+
+    /// The number of requests that processes and people sent.
+    pub fn requests(&self) -> usize {
+        self.origins.len()
+    }
+
+    /// The index of a process by its name.
+    fn process_id(&self, name: ProcessName) -> Option<ProcessId> {
+        self.processes
+            .iter()
+            .position(|slot| slot.is_named(name))
+            .map(ProcessId)
+    }
+
+    /// Does what a scheduled event says; `None` if the event has become void.
+    fn perform(&mut self, event: Event) -> Option<Step> {
+        match event {
+            Event::Wake { process, incarnation } => self.wake(process, incarnation).then_some(Step::Timer),
+            Event::Arrive(request) => Some(self.arrive(*request)),
+            Event::Answer(answer) => self.deliver_answer(*answer).then_some(Step::Answer),
+            Event::WatchDue(watch) => self.deliver_watch(watch).map(Step::Watch),
+            Event::WatchOver(watch) => {
+                self.end_watch(watch);
+                None
+            }
+            Event::Bookmarks(cluster) => {
+                self.bookmarks(cluster);
+                Some(Step::Other)
+            }
+            Event::Chore(cluster) => self.chore(cluster).then_some(Step::Chore(cluster)),
+            Event::Connect(connect) => {
+                self.connect(*connect);
+                Some(Step::Other)
+            }
+            Event::Bytes { connection, to, bytes } => self.deliver_bytes(connection, to, bytes).then_some(Step::Bytes),
+            Event::Close { connection, to, how } => self.deliver_close(connection, to, how).then_some(Step::Bytes),
+            Event::Start { process, incarnation } => self.restart(process, incarnation).then_some(Step::Start),
+            Event::Thaw { process, incarnation } => self.thaw_id(process, incarnation).then_some(Step::Other),
+        }
+    }
+}
+
+/// Does what all seeds have in common. To be called before [`alone`] in each process from which seeds fork.
+pub fn prepare() -> anyhow::Result<()> {
+    order_hash_maps();
+    installed::prepare()
+}
+
+/// Does all work of a seed on a thread of its own, and begins the simulation before. To be called once in an operating-system
+/// process: afterwards nothing else may work in it, for clocks and random bytes stay simulated.
+///
+/// Fails if [`prepare`] does.
+pub fn alone<T: Send>(seed: u64, work: impl FnOnce() -> T + Send) -> anyhow::Result<std::thread::Result<T>> {
+    prepare()?;
+    Ok(std::thread::scope(|scope| {
+        let run = move || {
+            begin(seed);
+            work()
+        };
+        scope.spawn(run).join()
+    }))
+}
+
+/// Begins the simulation of a seed in this operating-system process, for good. What this thread has asked for before, such as the
+/// seeds of its hash maps, differs from run to run; so [`alone`] is better.
+pub fn begin(seed: u64) {
+    bindery_simulator_host::simulate(seed, process::clocks(Duration::ZERO, 0));
+    order_hash_maps();
+}
+
+/// Gives the hash maps of `ahash` seeds of our own: by default they depend on addresses in memory. Only the first call has an effect.
+fn order_hash_maps() {
+    let _ = ahash::random_state::set_random_source(HashSeeds::default());
+}
+
+/// Seeds of hash maps, one after the other.
+#[derive(Default)]
+struct HashSeeds(std::sync::atomic::AtomicUsize);
+
+impl ahash::random_state::RandomSource for HashSeeds {
+    fn gen_hasher_seed(&self) -> usize {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+/// The timestamp of a time since the world began.
+fn timestamp(time: Duration) -> Timestamp {
+    Timestamp::try_from(std::time::SystemTime::UNIX_EPOCH + EPOCH + time).unwrap_or(Timestamp::MAX)
+}
