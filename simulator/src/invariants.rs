@@ -167,7 +167,7 @@ impl Invariants {
         };
         let fields = changed_fields(written.change).join(", ");
         let message = format!("it was still written, and {fields} changed");
-        let mut violation = seen.violation(Invariant::NotAtRest, (consumer, seen.provider()), message);
+        let mut violation = seen.violation(Invariant::NotAtRest, (consumer, seen.provider()), &message);
         let is_of_clone = matches!(
             written.process,
             Some(ProcessName::Konnector {

@@ -42,7 +42,7 @@ pub(super) fn check<C: Clusters>(
     let (key, copy) = copies.find(|(_, object)| is_its_copy(object, contracts))?;
     let message = format!("the konnector let a source go while its copy {key} exists");
     let pair = (Some(consumer), Some(provider));
-    let mut violation = seen.violation(Invariant::SourceReleasedEarly, pair, message);
+    let mut violation = seen.violation(Invariant::SourceReleasedEarly, pair, &message);
     let of_source = rewinds.of_source(written.on, marks::uid(source));
     let of_copy = rewinds.of_copy(Cluster::Provider(provider), key, marks::uid(copy));
     violation.circumstances.extend(of_source.into_iter().chain(of_copy));

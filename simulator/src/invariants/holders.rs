@@ -50,7 +50,7 @@ impl Holders {
         };
         if let (Cluster::Clone(_), Cluster::Provider(_)) = (of, written.on) {
             let message = "the konnector of a restored second cluster wrote".to_owned();
-            let mut violation = seen.violation(Invariant::WriteByClone, (consumer, provider), message);
+            let mut violation = seen.violation(Invariant::WriteByClone, (consumer, provider), &message);
             violation.circumstances.insert(Circumstance::WriterIsClone);
             return Some(violation);
         }
@@ -60,7 +60,7 @@ impl Holders {
             "it had lost its Lease to {holder} {} ms before it sent the request",
             written.sent - since
         );
-        let mut violation = seen.violation(Invariant::WriteByFormerLeader, (consumer, provider), message);
+        let mut violation = seen.violation(Invariant::WriteByFormerLeader, (consumer, provider), &message);
         if seen.ledger.was_frozen(process) {
             violation.circumstances.insert(Circumstance::LeaderFrozen);
         }

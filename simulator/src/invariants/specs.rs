@@ -36,7 +36,7 @@ impl Specs {
         let provider = seen.provider();
         let consumer = contracts.consumer(seen.clusters, provider?, copy.contract);
         let message = format!("state {serial} of its source replaced state {before}");
-        let mut violation = seen.violation(Invariant::SpecRewound, (consumer, provider), message);
+        let mut violation = seen.violation(Invariant::SpecRewound, (consumer, provider), &message);
         if seen.written.sent < before_sent {
             violation.circumstances.insert(Circumstance::RequestOvertaken);
         }
