@@ -184,6 +184,9 @@ impl Player<'_> {
             return;
         }
         self.until(self.world.elapsed() + GRACE);
+        if self.is_over() {
+            return;
+        }
         self.unrest = None;
         self.answers.clear();
         self.until(self.world.elapsed() + REST);

@@ -1,5 +1,7 @@
 //! The CRDs of this API, as objects to install and as files to ship.
 
+use std::sync::LazyLock;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 
@@ -18,28 +20,34 @@ pub fn all() -> Vec<CustomResourceDefinition> {
     crds
 }
 
-/// Returns the CRDs that the konnector installs on a consumer.
+/// Returns the CRDs that the konnector installs on a consumer. Their schemas are made once in a process.
 pub fn for_consumer() -> Vec<CustomResourceDefinition> {
-    [APIServiceBinding::crd(), APIServiceBindingBundle::crd()]
-        .map(structural::finish)
-        .into()
+    static CRDS: LazyLock<Vec<CustomResourceDefinition>> = LazyLock::new(|| {
+        [APIServiceBinding::crd(), APIServiceBindingBundle::crd()]
+            .map(structural::finish)
+            .into()
+    });
+    CRDS.clone()
 }
 
-/// Returns the CRDs that the server installs on its provider.
+/// Returns the CRDs that the server installs on its provider. Their schemas are made once in a process.
 pub fn for_provider() -> Vec<CustomResourceDefinition> {
-    [
-        APIServiceExport::crd(),
-        APIServiceExportRequest::crd(),
-        APIServiceExportTemplate::crd(),
-        APIServiceNamespace::crd(),
-        BindableResourcesRequest::crd(),
-        BoundSchema::crd(),
-        Cluster::crd(),
-        ClusterBinding::crd(),
-        Collection::crd(),
-    ]
-    .map(structural::finish)
-    .into()
+    static CRDS: LazyLock<Vec<CustomResourceDefinition>> = LazyLock::new(|| {
+        [
+            APIServiceExport::crd(),
+            APIServiceExportRequest::crd(),
+            APIServiceExportTemplate::crd(),
+            APIServiceNamespace::crd(),
+            BindableResourcesRequest::crd(),
+            BoundSchema::crd(),
+            Cluster::crd(),
+            ClusterBinding::crd(),
+            Collection::crd(),
+        ]
+        .map(structural::finish)
+        .into()
+    });
+    CRDS.clone()
 }
 
 /// Returns the file name, `kube-bind.io_<plural>.yaml`, and the content of each CRD.
