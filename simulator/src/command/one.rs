@@ -26,11 +26,14 @@ const FOLDER: &str = "target/simulator";
 
 /// Runs a history in this process. Returns whether nothing was violated but what is known.
 pub(super) fn run(args: &Args, record: &TrackRecord, history: &History, print: &mut dyn FnMut(&str)) -> Result<bool> {
-    // The simulation owns this process from here on, so what needs others is done by them.
+    // Before this process plays: after that its clocks and random bytes stay simulated.
     let short = if args.shrink {
         let violations = elsewhere(history, args.steps)?.violations;
-        let new = violations.iter().find(|violation| record.explains(violation).is_none());
-        new.or(violations.first())
+        // The first new one; the first of all if each is known.
+        let first = violations
+            .iter()
+            .min_by_key(|violation| record.explains(violation).is_some());
+        first
             .map(|violation| shortest(history, args.steps, record, violation))
             .transpose()?
     } else {
@@ -75,7 +78,7 @@ pub(super) fn run(args: &Args, record: &TrackRecord, history: &History, print: &
     Ok(is_known)
 }
 
-/// The shortest history found that has such a violation.
+/// The shortest history found that has such a violation, with one replica of each process if that suffices.
 pub(super) fn shortest(
     history: &History,
     steps: Option<u64>,
@@ -85,7 +88,7 @@ pub(super) fn shortest(
     let start = Instant::now();
     let finding = |violation: &Violation| record.explains(violation).map(|entry| entry.id.clone());
     let mut failure = None;
-    let short = shrink(history, SHRINK_RUNS, |shorter| {
+    let mut fails = |shorter: &History| {
         if start.elapsed() > SHRINK_TIME_MAX {
             return false;
         }
@@ -99,14 +102,30 @@ pub(super) fn shortest(
                 false
             }
         }
-    });
+    };
+    let mut short = shrink(history, SHRINK_RUNS, &mut fails);
+    let single = with_single_replicas(&short);
+    if single != short && fails(&single) {
+        short = single;
+    }
     match failure {
         Some(error) => Err(error),
         None => Ok(short),
     }
 }
 
-/// Whether two violations are of one invariant, and either the same finding explains both or none explains one of them.
+fn with_single_replicas(history: &History) -> History {
+    let mut single = history.clone();
+    for provider in &mut single.topology.providers {
+        provider.replicas = 1;
+    }
+    for consumer in &mut single.topology.consumers {
+        consumer.replicas = 1;
+    }
+    single
+}
+
+/// Whether two violations are of one invariant, and the same finding explains both or no finding explains either.
 fn is_alike(finding: impl Fn(&Violation) -> Option<String>, one: &Violation, other: &Violation) -> bool {
     one.invariant == other.invariant && finding(one) == finding(other)
 }

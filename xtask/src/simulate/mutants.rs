@@ -47,8 +47,8 @@ pub(super) fn run(names: &[String]) -> Result<()> {
         eprintln!("==> {row}");
         rows.push(row);
     }
-    workshop.tree.restore()?;
     show(&report::table(&rows))?;
+    workshop.tree.restore()?;
     let lost: Vec<_> = rows.iter().filter(|row| !row.is_found()).collect();
     let lost: Vec<_> = lost.iter().map(|row| row.mutant.as_str()).collect();
     ensure!(
