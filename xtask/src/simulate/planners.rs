@@ -145,7 +145,10 @@ mod tests {
     /// Files whose first line says that they decide or plan, and which are no planners.
     const EXCEPTIONS: [(&str, &str); 2] = [
         ("agent/src/bound/tests/plan/adoption.rs", "tests of a planner"),
-        ("agent/src/namespaces.rs", "sends requests too; what it decides is in namespaces/mapped.rs"),
+        (
+            "agent/src/namespaces.rs",
+            "sends requests too; what it decides is in namespaces/mapped.rs",
+        ),
     ];
 
     /// The sources of a folder, as paths of the tree.
