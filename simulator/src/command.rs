@@ -6,11 +6,13 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::{
     history::{History, STEPS_DEFAULT, generate},
+    invariants::Invariant,
     play::play,
     report::TrackRecord,
     scenarios, world,
 };
 
+mod broken;
 mod forks;
 mod many;
 mod one;
@@ -61,9 +63,10 @@ pub struct Args {
     /// How many seeds run at the same time; as many as there are cores if not given.
     #[arg(long, value_name = "J")]
     pub jobs: Option<usize>,
-    /// Stops at the first violation that is not known.
-    #[arg(long)]
-    pub until_violation: bool,
+    /// Stops at the first violation that is not known, and of one of these invariants if some are named. Violations from before the
+    /// history do not count.
+    #[arg(long, value_name = "INVARIANT", num_args = 0.., value_delimiter = ',', value_parser = invariant)]
+    pub until_violation: Option<Vec<Invariant>>,
     /// Reads seeds from standard input, one per line, and prints what became of each as a line of JSON.
     #[arg(long, hide = true, conflicts_with_all = ["seed", "scenario", "history"])]
     pub seeds_of_stdin: bool,
@@ -108,8 +111,15 @@ fn history(args: &Args) -> Result<Option<History>> {
     Ok(args.seed.map(|seed| generate(seed, args.actions)))
 }
 
-/// Plays a history in this operating-system process, which must not have played another.
+/// Parses the name of an invariant.
+fn invariant(name: &str) -> Result<Invariant, serde_json::Error> {
+    serde_json::from_value(name.into())
+}
+
+/// Plays a history in this operating-system process, which must not have played another. The process is killed if that takes longer than
+/// a seed may take.
 fn play_here(history: &History, steps: Option<u64>) -> Result<(crate::play::Outcome, crate::world::Trace)> {
+    broken::limit_time();
     match world::alone(history.seed, || play(history, steps))? {
         Ok(played) => Ok(played),
         Err(panic) => std::panic::resume_unwind(panic),

@@ -1,5 +1,6 @@
 //! `cargo xtask simulate`: konnectors and servers against in-memory API servers, under faults, and the mutants that this has to find.
 
+mod invariants;
 mod mutant;
 mod mutants;
 mod planners;
@@ -8,7 +9,9 @@ mod report;
 mod survivors;
 mod tree;
 
-use anyhow::Result;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
 
 pub(crate) use self::mutant::check_all;
 use self::program::Simulator;
@@ -20,6 +23,7 @@ Examples:
   cargo xtask simulate --seeds 50000             as many as `cargo xtask soak` runs
   cargo xtask simulate --seed 17 --trace         one seed, with every step of it
   cargo xtask simulate --seed 17 --shrink        one seed, with the shortest history that still violates the same
+  cargo xtask simulate --history FILE --trace    a history that was stored, with every step of it
   cargo xtask simulate --mutants                 all mutants, each until it is found
   cargo xtask simulate --mutants guard-off       one mutant
   cargo xtask simulate --planners                what the unit tests find of cargo-mutants' changes to the plans")]
@@ -42,13 +46,21 @@ pub(crate) struct Args {
     /// Runs this scenario instead of random histories.
     #[arg(long, value_name = "NAME", conflicts_with = "seed")]
     scenario: Option<String>,
-    /// Runs the mutants of `simulator/mutants`, or those of these names, each until an invariant finds it.
-    #[arg(long, value_name = "NAME", num_args = 0.., conflicts_with_all = ["seeds", "seed", "steps", "trace", "shrink", "scenario", "planners"])]
+    /// Runs the history in this file, such as a shortened one in `target/simulator`.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seeds", "seed", "scenario"])]
+    history: Option<PathBuf>,
+    /// Runs the mutants of `simulator/mutants`, or those of these names, each until one of the invariants that it names finds it.
+    #[arg(
+        long,
+        value_name = "NAME",
+        num_args = 0..,
+        conflicts_with_all = ["seeds", "seed", "steps", "trace", "shrink", "scenario", "history", "planners"]
+    )]
     mutants: Option<Vec<String>>,
     /// Has cargo-mutants change the pure planners, and checks what their unit tests do not notice against the list of what is explained.
-    #[arg(long, conflicts_with_all = ["seeds", "seed", "steps", "trace", "shrink", "scenario"])]
+    #[arg(long, conflicts_with_all = ["seeds", "seed", "steps", "trace", "shrink", "scenario", "history"])]
     planners: bool,
-    /// With --planners: only files whose path contains this text.
+    /// With --planners: only files whose path contains this text. Also those planners that --planners alone leaves out.
     #[arg(long, value_name = "TEXT", requires = "planners")]
     file: Option<String>,
 }
@@ -61,11 +73,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         return mutants::run(names);
     }
     let mut given = Vec::new();
+    let history = args.history.as_deref().map(std::path::absolute).transpose();
+    let history = history.context("cannot find the history")?;
     let options = [
         ("--seeds", args.seeds.map(|seeds| seeds.to_string())),
         ("--seed", args.seed.map(|seed| seed.to_string())),
         ("--steps", args.steps.map(|steps| steps.to_string())),
         ("--scenario", args.scenario.clone()),
+        ("--history", history.map(|path| path.display().to_string())),
     ];
     for (option, value) in options {
         given.extend(value.into_iter().flat_map(|value| [option.to_owned(), value]));

@@ -3,7 +3,7 @@
 use std::{
     io::{self, BufRead as _, BufReader, Write as _},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, ensure};
@@ -13,7 +13,7 @@ use nix::sys::{
     time::TimeValLike as _,
 };
 
-use super::{Args, play_here};
+use super::{Args, broken, play_here};
 use crate::{history::generate, play::Outcome, world};
 
 /// A process of this program that plays one seed after the other.
@@ -34,7 +34,7 @@ impl Forks {
                 .iter()
                 .flat_map(|steps| ["--steps".to_owned(), steps.to_string()]),
         );
-        // What a seed says on its standard error is shown by whoever runs it alone.
+        // Standard error is discarded; a run of the seed alone shows it.
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -77,15 +77,20 @@ impl Drop for Forks {
     }
 }
 
-/// Plays each seed of standard input in a fork, and prints two lines: what became of it, and how many microseconds of a core it took.
-/// Ends at the first seed that does not come to its end.
+/// Plays each seed of standard input in a fork, and prints two lines: its outcome, and how many microseconds of a core it took. A fork
+/// that panics, is killed or takes too long violates an invariant. Fails at the first fork that reports an error.
 pub(super) fn serve(args: &Args, print: &mut dyn FnMut(&str)) -> Result<bool> {
     world::prepare()?;
     let mut before = time_of_children()?;
     for line in io::stdin().lock().lines() {
         let seed = line?.trim().parse()?;
+        let start = Instant::now();
         let code = in_child(|| u8::from(tell(args, seed, print).is_err()))?;
-        ensure!(code == Some(0), "seed {seed} did not come to its end");
+        if code != Some(0) {
+            let outcome = broken::outcome(seed, code.map(i32::from), start.elapsed());
+            let outcome = outcome.with_context(|| format!("seed {seed} did not come to its end"))?;
+            print(&serde_json::to_string(&outcome)?);
+        }
         let after = time_of_children()?;
         print(&(after - before).to_string());
         io::stdout().flush()?;
@@ -100,7 +105,7 @@ fn time_of_children() -> Result<i64> {
     Ok((usage.user_time() + usage.system_time()).num_microseconds())
 }
 
-/// Plays a seed in this process, and prints what became of it.
+/// Plays a seed in this process, and prints its outcome.
 fn tell(args: &Args, seed: u64, print: &mut dyn FnMut(&str)) -> Result<()> {
     let (outcome, _) = play_here(&generate(seed, args.actions), args.steps)?;
     print(&serde_json::to_string(&outcome)?);

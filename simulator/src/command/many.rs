@@ -13,11 +13,14 @@ use anyhow::{Result, anyhow};
 use super::{Args, Format, forks::Forks, one};
 use crate::{
     history::generate,
+    invariants::Violation,
     report::{Report, TrackRecord},
 };
 
 /// The most new violations whose histories are shortened and told.
 const TOLD_MAX: usize = 1;
+/// What the message begins with of a violation that the topology alone shows.
+const BEFORE_HISTORY: &str = "before the history began";
 
 /// Runs the seeds. Returns whether nothing was violated but what is known, and enough happened.
 pub(super) fn run(args: &Args, record: &TrackRecord, print: &mut dyn FnMut(&str)) -> Result<bool> {
@@ -65,20 +68,18 @@ pub(super) fn run(args: &Args, record: &TrackRecord, print: &mut dyn FnMut(&str)
             report.core_seconds += time.as_secs_f64();
             for violation in report.add(record, &outcome) {
                 print(&format!("violation: seed {seed}: {}: {violation}", violation.invariant));
-                if args.until_violation {
+                if is_awaited(args, &violation) {
                     stop.store(true, Ordering::Relaxed);
-                } else if told < TOLD_MAX && args.output.is_none() {
+                }
+                if told < TOLD_MAX && args.until_violation.is_none() && args.output.is_none() {
                     told += 1;
                     let history = generate(seed, args.actions);
-                    let short = one::shortest(&history, args.steps, violation.invariant)?;
+                    let short = one::shortest(&history, args.steps, record, &violation)?;
                     print(&format!(
                         "the shortest history found, of {} events:\n{short}",
                         short.events.len()
                     ));
-                    print(&format!(
-                        "its trace: simulator --seed {seed} --actions {} --trace",
-                        args.actions
-                    ));
+                    print(&one::store(&short, args.steps)?);
                 }
             }
         }
@@ -94,5 +95,50 @@ pub(super) fn run(args: &Args, record: &TrackRecord, print: &mut dyn FnMut(&str)
         }
     }
     print(&format!("seeds: {ran}"));
-    Ok(report.unknown().is_empty() && (short.is_empty() || args.until_violation))
+    Ok(report.unknown().is_empty() && (short.is_empty() || args.until_violation.is_some()))
+}
+
+/// Whether the run is to stop at a violation that the track record does not list.
+fn is_awaited(args: &Args, violation: &Violation) -> bool {
+    let is_named = |names: &Vec<_>| names.is_empty() || names.contains(&violation.invariant);
+    args.until_violation.as_ref().is_some_and(is_named) && !violation.message.starts_with(BEFORE_HISTORY)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::invariants::Invariant;
+
+    #[track_caller]
+    fn check(options: &[&str], invariant: Invariant, message: &str, expect: bool) {
+        let args = Args::parse_from(["simulator"].iter().chain(options));
+        let violation = Violation {
+            invariant,
+            at: 0,
+            subject: String::new(),
+            message: message.to_owned(),
+            circumstances: BTreeSet::new(),
+        };
+        assert_eq!(is_awaited(&args, &violation), expect, "{options:?}");
+    }
+
+    #[test]
+    fn a_run_stops_at_the_invariants_that_are_named() {
+        let named = ["--until-violation", "Hang,NotConverged"];
+        let before = "before the history began: it differs";
+        check(&named, Invariant::NotConverged, "it differs", true);
+        check(&named, Invariant::NotConverged, before, false);
+        check(&named, Invariant::NotAtRest, "it was written", false);
+        check(&["--until-violation"], Invariant::NotAtRest, "it was written", true);
+        check(&[], Invariant::NotAtRest, "it was written", false);
+    }
+
+    #[test]
+    fn an_invariant_that_does_not_exist_is_refused() {
+        assert!(Args::try_parse_from(["simulator", "--until-violation", "Nothing"]).is_err());
+    }
 }

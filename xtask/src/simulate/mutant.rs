@@ -9,13 +9,16 @@ use std::{
 
 use anyhow::{Context as _, Result, bail, ensure};
 
+use super::invariants;
 use crate::cargo::root;
 
 /// The folder of the patches.
 const FOLDER: &str = "simulator/mutants";
-/// What the lines in front of a patch begin with: what it breaks, and which invariants have to find that.
-const HEADS: [&str; 2] = ["# Broken: ", "# Found by: "];
-/// The folders of code that users run. A mutant of anything else shows nothing.
+/// What the line in front of a patch begins with that says what is broken.
+const BROKEN: &str = "# Broken: ";
+/// What the line in front of a patch begins with that names the invariants of which one has to find it.
+const FOUND_BY: &str = "# Found by: ";
+/// The folders of code that the simulator runs. A mutant of anything else shows nothing.
 const SHIPPED: [&str; 5] = [
     "agent/src/",
     "runtime/src/",
@@ -28,22 +31,25 @@ const SHIPPED: [&str; 5] = [
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mutant {
     pub(super) name: String,
+    /// The invariants of which one has to find it.
+    pub(super) finders: Vec<String>,
+    /// The files that it changes.
+    files: Vec<String>,
+    is_described: bool,
     path: PathBuf,
 }
 
-/// All mutants, or those of these names, in the order of names, by which those of one crate mostly follow one another.
+/// All mutants, or those of these names. Those of one crate follow one another, so that cargo builds little anew.
 pub(super) fn find(names: &[String]) -> Result<Vec<Mutant>> {
     let folder = root().join(FOLDER);
     let mut all = Vec::new();
     for entry in fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
         let path = entry?.path();
         if path.extension() == Some(OsStr::new("patch")) {
-            let name = path.file_stem().and_then(OsStr::to_str);
-            let name = name.context("a mutant has a name that is not UTF-8")?.to_owned();
-            all.push(Mutant { name, path });
+            all.push(Mutant::read(path)?);
         }
     }
-    all.sort_by(|one, other| one.name.cmp(&other.name));
+    all.sort_by(|one, other| (one.folder(), &one.name).cmp(&(other.folder(), &other.name)));
     if let Some(unknown) = names.iter().find(|name| all.iter().all(|mutant| mutant.name != **name)) {
         let known: Vec<_> = all.iter().map(|mutant| mutant.name.as_str()).collect();
         bail!("there is no mutant {unknown:?}; choose of: {}", known.join(", "));
@@ -52,12 +58,13 @@ pub(super) fn find(names: &[String]) -> Result<Vec<Mutant>> {
     Ok(all)
 }
 
-/// Checks that every mutant applies to this tree, says what it breaks, and changes shipped code alone.
+/// Checks that every mutant applies to this tree, says what it breaks and which invariants find that, and changes shipped code alone.
 pub(crate) fn check_all() -> Result<()> {
     let all = find(&[])?;
     ensure!(!all.is_empty(), "{FOLDER} has no mutants");
-    let broken: Vec<_> = all.iter().filter_map(|mutant| mutant.check().err()).collect();
-    let broken: Vec<_> = broken.iter().map(|error| format!("{error:#}")).collect();
+    let invariants = invariants::names()?;
+    let broken = all.iter().filter_map(|mutant| mutant.check(&invariants).err());
+    let broken: Vec<_> = broken.map(|error| format!("{error:#}")).collect();
     ensure!(broken.is_empty(), "{}", broken.join("\n"));
     eprintln!("==> mutants: {} apply", all.len());
     Ok(())
@@ -66,24 +73,42 @@ pub(crate) fn check_all() -> Result<()> {
 // === impl Mutant ===
 
 impl Mutant {
+    fn read(path: PathBuf) -> Result<Self> {
+        let name = path.file_stem().and_then(OsStr::to_str);
+        let name = name.context("a mutant has a name that is not UTF-8")?.to_owned();
+        let text = fs::read_to_string(&path).with_context(|| format!("cannot read mutant {name}"))?;
+        let changed = text.lines().filter_map(|line| line.strip_prefix("+++ b/"));
+        Ok(Self {
+            finders: finders(&text),
+            files: changed.map(str::to_owned).collect(),
+            is_described: text.starts_with(BROKEN),
+            name,
+            path,
+        })
+    }
+
+    /// The folder of shipped code that it changes; empty if there is none.
+    fn folder(&self) -> &'static str {
+        let is_changed = |folder: &&str| self.files.iter().any(|file| file.starts_with(*folder));
+        SHIPPED.into_iter().find(is_changed).unwrap_or_default()
+    }
+
     /// Applies the patch in a copy of the tree.
     pub(super) fn apply(&self, tree: &Path) -> Result<()> {
         self.git(tree, &[])
     }
 
-    fn check(&self) -> Result<()> {
+    fn check(&self, invariants: &[String]) -> Result<()> {
         let name = &self.name;
-        let text = fs::read_to_string(&self.path).with_context(|| format!("cannot read mutant {name}"))?;
-        for head in HEADS {
-            ensure!(
-                text.lines().any(|line| line.starts_with(head)),
-                "mutant {name} has no line {head:?}"
-            );
+        ensure!(self.is_described, "mutant {name} does not begin with {BROKEN:?}");
+        ensure!(!self.finders.is_empty(), "mutant {name} has no line {FOUND_BY:?}");
+        if let Some(unknown) = self.finders.iter().find(|finder| !invariants.contains(finder)) {
+            bail!("mutant {name} is to be found by {unknown:?}, which is no invariant");
         }
-        let mut changed = text.lines().filter_map(|line| line.strip_prefix("+++ b/")).peekable();
-        ensure!(changed.peek().is_some(), "mutant {name} changes no file");
-        if let Some(other) = changed.find(|path| !SHIPPED.iter().any(|folder| path.starts_with(folder))) {
-            bail!("mutant {name} changes {other}, which is not shipped");
+        ensure!(!self.files.is_empty(), "mutant {name} changes no file");
+        let is_shipped = |file: &String| SHIPPED.iter().any(|folder| file.starts_with(folder));
+        if let Some(other) = self.files.iter().find(|file| !is_shipped(file)) {
+            bail!("mutant {name} changes {other}, which the simulator does not run");
         }
         self.git(&root(), &["--check"])
     }
@@ -111,9 +136,33 @@ impl Mutant {
     }
 }
 
+/// The invariants that a patch names, such as in `# Found by: NotConverged, LeftBehind.`
+fn finders(text: &str) -> Vec<String> {
+    let line = text.lines().find_map(|line| line.strip_prefix(FOUND_BY));
+    let names = line.unwrap_or_default().trim_end_matches('.').split(", ");
+    names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_invariants_of_a_mutant_are_read() {
+        let text = "# Broken: A thing\n# of two lines.\n# Found by: NotConverged, LeftBehind.\n\ndiff\n";
+        assert_eq!(finders(text), ["NotConverged", "LeftBehind"]);
+        assert!(finders("# Broken: A thing.\n").is_empty());
+    }
+
+    #[test]
+    fn a_mutant_that_no_invariant_can_find_is_refused() {
+        let mut mutant = find(&["guard-off".to_owned()]).unwrap().remove(0);
+        let known = mutant.finders.clone();
+        mutant.check(&known).unwrap();
+        mutant.finders.push("Nothing".to_owned());
+        let refused = mutant.check(&known).unwrap_err().to_string();
+        assert!(refused.ends_with("\"Nothing\", which is no invariant"), "{refused}");
+    }
 
     #[test]
     fn mutants_are_known_by_name() {

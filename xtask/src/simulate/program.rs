@@ -17,18 +17,18 @@ pub(super) struct Simulator {
     path: PathBuf,
 }
 
-/// What a run that stops at the first violation has found.
+/// What a run over many seeds has found.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct SeedsRun {
-    /// The first violation that the track record does not list.
-    pub(super) violation: Option<Violation>,
+    /// The violations that the track record does not list, in the order of their seeds.
+    pub(super) violations: Vec<Violation>,
     /// The number of seeds that ran.
     pub(super) seeds: u64,
     pub(super) time: Duration,
 }
 
 /// An invariant that a seed violates.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Violation {
     pub(super) seed: u64,
     pub(super) invariant: String,
@@ -51,20 +51,23 @@ impl Simulator {
         })
     }
 
-    /// Builds the program of a copy of the tree, in a build folder that all copies share. What cargo says is in `log`.
+    /// Builds the program of a copy of the tree, in a build folder that all copies share. What cargo says is in `log`. The build is
+    /// incremental and without debug information: it runs once per mutant.
     pub(super) fn build_in(tree: &Path, target: &Path, log: &Path) -> Result<Self> {
         let log = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
         let status = Command::new(cargo::program())
             .args(["build", "--locked", "-p", "bindery-simulator", "--bin", "simulator"])
             .arg("--target-dir")
             .arg(target)
+            .env("CARGO_INCREMENTAL", "1")
+            .env("CARGO_PROFILE_DEV_DEBUG", "false")
             .current_dir(tree)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
             .status()
             .context("cannot run cargo")?;
-        ensure!(status.success(), "it does not compile");
+        ensure!(status.success(), "does not compile");
         Ok(Self {
             path: target.join("debug/simulator"),
         })
@@ -90,13 +93,19 @@ impl Simulator {
         Ok(())
     }
 
-    /// Runs seeds from `first` on, and stops at the first violation that the track record does not list. All that the program prints is
-    /// in `log`.
-    pub(super) fn run_until_violation(&self, first: u64, seeds: u64, log: &Path) -> Result<SeedsRun> {
+    /// Runs the seeds from `first` to `last`. Stops at the first violation of one of the invariants `until` that the track record does
+    /// not list; runs all if none are given. All that the program prints is in `log`.
+    pub(super) fn run_seeds(&self, first: u64, last: u64, until: &[String], log: &Path) -> Result<SeedsRun> {
         let start = Instant::now();
-        let output = Command::new(&self.path)
-            .args(["--first", &first.to_string(), "--seeds", &seeds.to_string()])
-            .arg("--until-violation")
+        let seeds = (last + 1).saturating_sub(first);
+        // With -o json, no history is shortened.
+        let mut command = Command::new(&self.path);
+        command.args(["--first", &first.to_string(), "--seeds", &seeds.to_string()]);
+        command.args(["-o", "json"]);
+        if !until.is_empty() {
+            command.args(["--until-violation", &until.join(",")]);
+        }
+        let output = command
             .current_dir(root())
             .stdin(Stdio::null())
             .output()
@@ -115,8 +124,11 @@ impl SeedsRun {
     /// because the program did not come to its end.
     fn read(text: &str, time: Duration) -> Option<Self> {
         let seeds = text.lines().rev().find_map(|line| line.strip_prefix("seeds: "))?;
+        // Seeds run side by side, so their lines come in any order.
+        let mut violations: Vec<_> = text.lines().filter_map(Violation::read).collect();
+        violations.sort_unstable();
         Some(Self {
-            violation: text.lines().find_map(Violation::read),
+            violations,
             seeds: seeds.trim().parse().ok()?,
             time,
         })
@@ -136,6 +148,11 @@ impl Violation {
             sentence: sentence.to_owned(),
         })
     }
+
+    /// Whether a violation is of one of these invariants. One from before the history began is not: every seed would show it.
+    pub(super) fn is_of(&self, invariants: &[String]) -> bool {
+        invariants.contains(&self.invariant) && !self.sentence.contains("before the history began")
+    }
 }
 
 #[cfg(test)]
@@ -143,17 +160,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_violation_of_a_run_that_ended_is_read() {
+    fn the_violations_of_a_run_that_ended_are_read() {
         let text =
-            "some summary\nviolation: seed 17: evidence: a copy ended\nviolation: seed 18: quiet: x\nseeds: 19\n";
+            "some summary\nviolation: seed 18: quiet: x\nviolation: seed 17: evidence: a copy ended\nseeds: 19\n";
         let run = SeedsRun::read(text, Duration::ZERO).unwrap();
-        let violation = run.violation.unwrap();
-        assert_eq!((run.seeds, violation.seed), (19, 17));
-        assert_eq!(
-            (&*violation.invariant, &*violation.sentence),
-            ("evidence", "a copy ended")
-        );
-        assert_eq!(SeedsRun::read("seeds: 2\n", Duration::ZERO).unwrap().violation, None);
+        assert_eq!(run.seeds, 19);
+        let seeds: Vec<_> = run.violations.iter().map(|violation| violation.seed).collect();
+        assert_eq!(seeds, [17, 18], "in order");
+        let first = &run.violations[0];
+        assert_eq!((&*first.invariant, &*first.sentence), ("evidence", "a copy ended"));
+        let none = SeedsRun::read("seeds: 2\n", Duration::ZERO).unwrap();
+        assert!(none.violations.is_empty());
         assert_eq!(SeedsRun::read("violation: seed 1: a: b\n", Duration::ZERO), None);
     }
 }

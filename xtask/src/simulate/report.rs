@@ -9,22 +9,33 @@ use crate::bench::table::Table;
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) mutant: String,
-    /// What found it.
-    pub(super) violation: Option<Violation>,
+    pub(super) verdict: Verdict,
     seeds: u64,
-    build: Duration,
+    /// How long the build took.
+    pub(super) build: Duration,
     run: Duration,
+}
+
+/// What became of a mutant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// This violation shows the mutant.
+    Found(Violation),
+    /// No seed shows it.
+    NotFound,
+    /// It could not be run for this reason.
+    Failed(String),
 }
 
 // === impl Row ===
 
 impl Row {
-    pub(super) fn new(mutant: &str, build: Duration) -> Self {
+    pub(super) fn new(mutant: &str) -> Self {
         Self {
             mutant: mutant.to_owned(),
-            violation: None,
+            verdict: Verdict::NotFound,
             seeds: 0,
-            build,
+            build: Duration::ZERO,
             run: Duration::ZERO,
         }
     }
@@ -36,15 +47,19 @@ impl Row {
     }
 
     pub(super) fn is_found(&self) -> bool {
-        self.violation.is_some()
+        matches!(self.verdict, Verdict::Found(_))
     }
 
     fn cells(&self) -> [String; 6] {
-        let violation = self.violation.as_ref();
+        let (found_by, seed) = match &self.verdict {
+            Verdict::Found(found) => (found.invariant.clone(), found.seed.to_string()),
+            Verdict::NotFound => ("NOT FOUND".to_owned(), "-".to_owned()),
+            Verdict::Failed(_) => ("FAILED".to_owned(), "-".to_owned()),
+        };
         [
             self.mutant.clone(),
-            violation.map_or_else(|| "NOT FOUND".to_owned(), |found| found.invariant.clone()),
-            violation.map_or_else(|| "-".to_owned(), |found| found.seed.to_string()),
+            found_by,
+            seed,
             self.seeds.to_string(),
             format!("{:.0}", self.run.as_secs_f64()),
             format!("{:.0}", self.build.as_secs_f64()),
@@ -54,16 +69,11 @@ impl Row {
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.violation {
-            None => write!(f, "{}: NOT FOUND in {} seeds", self.mutant, self.seeds),
-            Some(found) => {
-                let Violation {
-                    seed,
-                    invariant,
-                    sentence,
-                } = found;
-                write!(f, "{}: {invariant} by seed {seed}: {sentence}", self.mutant)
-            }
+        write!(f, "{}: ", self.mutant)?;
+        match &self.verdict {
+            Verdict::Found(found) => write!(f, "{} by seed {}: {}", found.invariant, found.seed, found.sentence),
+            Verdict::NotFound => write!(f, "NOT FOUND in {} seeds", self.seeds),
+            Verdict::Failed(why) => write!(f, "FAILED: {why}"),
         }
     }
 }
@@ -84,24 +94,29 @@ mod tests {
 
     #[test]
     fn a_mutant_that_was_not_found_is_seen_at_once() {
-        let mut found = Row::new("guard-off", Duration::from_secs(40));
+        let mut found = Row::new("guard-off");
+        found.build = Duration::from_secs(40);
         found.add(&SeedsRun {
-            violation: None,
             seeds: 18,
             time: Duration::from_secs(2),
+            ..SeedsRun::default()
         });
-        found.violation = Some(Violation {
+        found.verdict = Verdict::Found(Violation {
             seed: 17,
             invariant: "evidence".to_owned(),
             sentence: "a copy ended".to_owned(),
         });
-        let lost = Row::new("queue-two-workers", Duration::from_secs(41));
+        let lost = Row::new("queue-two-workers");
+        let mut failed = Row::new("watch-gap");
+        failed.verdict = Verdict::Failed("does not compile".to_owned());
+        assert_eq!(failed.to_string(), "watch-gap: FAILED: does not compile");
         let expect = concat!(
             "mutant             found by   seed  seeds run  s  build s\n",
             "guard-off          evidence     17         18  2       40\n",
-            "queue-two-workers  NOT FOUND     -          0  0       41\n",
-            "\n1 of 2 mutants found\n",
+            "queue-two-workers  NOT FOUND     -          0  0        0\n",
+            "watch-gap          FAILED        -          0  0        0\n",
+            "\n1 of 3 mutants found\n",
         );
-        assert_eq!(table(&[found, lost]), expect);
+        assert_eq!(table(&[found, lost, failed]), expect);
     }
 }

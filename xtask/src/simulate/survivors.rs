@@ -1,22 +1,26 @@
 //! The list of changes to planners that no unit test notices, each with the reason why none can, or need not.
 
-use std::{collections::BTreeSet, fs};
+use std::{collections::BTreeMap, fs};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::cargo::root;
 
-/// The file with the list. Each line is a change as cargo-mutants names it, without line and column, ` -- ` and the reason.
+/// The file with the list. Each line is a change as cargo-mutants names it, without line and column, ` -- ` and the reason. Changes of
+/// different lines may have the same name; the list then has one line for each.
 const LIST: &str = "simulator/mutants/survivors.txt";
+
+/// How often there is a change of each name.
+type ChangeCounts = BTreeMap<String, usize>;
 
 /// Compares what cargo-mutants missed in these files with the list.
 pub(super) fn check(missed: &str, files: &[&str]) -> Result<()> {
     let list = fs::read_to_string(root().join(LIST)).with_context(|| format!("cannot read {LIST}"))?;
     let explained = explained(&list)?;
-    let missed: BTreeSet<_> = missed.lines().filter_map(without_place).collect();
-    let new: Vec<_> = missed.difference(&explained).cloned().collect();
-    let in_files = |change: &&String| files.iter().any(|file| change.starts_with(file));
-    let stale: Vec<_> = explained.difference(&missed).filter(in_files).cloned().collect();
+    let missed = counts(missed.lines().filter_map(without_place));
+    let new = surplus(&missed, &explained);
+    let mut stale = surplus(&explained, &missed);
+    stale.retain(|change| files.iter().any(|file| change.starts_with(file)));
     ensure!(
         new.is_empty(),
         "no unit test notices these changes; write one, or explain them in {LIST}:\n{}",
@@ -29,22 +33,38 @@ pub(super) fn check(missed: &str, files: &[&str]) -> Result<()> {
     );
     eprintln!(
         "==> planners: every change is noticed, but for {} that are explained",
-        missed.len()
+        missed.values().sum::<usize>()
     );
     Ok(())
 }
 
+fn counts(changes: impl IntoIterator<Item = String>) -> ChangeCounts {
+    let mut counts = ChangeCounts::new();
+    for change in changes {
+        *counts.entry(change).or_default() += 1;
+    }
+    counts
+}
+
+/// The changes that are in `these` more often than in `those`.
+fn surplus(these: &ChangeCounts, those: &ChangeCounts) -> Vec<String> {
+    let more = these
+        .iter()
+        .filter(|(change, number)| **number > those.get(*change).copied().unwrap_or_default());
+    more.map(|(change, _)| change.clone()).collect()
+}
+
 /// Reads the changes of the list.
-fn explained(list: &str) -> Result<BTreeSet<String>> {
+fn explained(list: &str) -> Result<ChangeCounts> {
     let lines = list.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let mut changes = BTreeSet::new();
+    let mut changes = Vec::new();
     for line in lines {
         match line.split_once(" -- ") {
-            Some((change, reason)) if !reason.trim().is_empty() => changes.insert(change.to_owned()),
+            Some((change, reason)) if !reason.trim().is_empty() => changes.push(change.to_owned()),
             _ => bail!("{LIST} does not say why this change may go unnoticed: {line}"),
-        };
+        }
     }
-    Ok(changes)
+    Ok(counts(changes))
 }
 
 /// A change without its line and column, which move: `FILE:12:5: replace …` becomes `FILE: replace …`.
@@ -67,8 +87,17 @@ mod tests {
             "agent/src/bound/plan.rs: replace fresh -> Plan with Default::default()"
         );
         let list = format!("# head\n\n{change} -- nothing depends on it\n");
-        assert_eq!(explained(&list).unwrap(), BTreeSet::from([change.clone()]));
+        assert_eq!(explained(&list).unwrap(), ChangeCounts::from([(change.clone(), 1)]));
         assert!(explained(&change).is_err(), "without a reason");
+    }
+
+    #[test]
+    fn a_change_that_is_explained_once_does_not_explain_another_one_of_its_name() {
+        let of = |number| counts(vec!["plan.rs: replace && with || in plan".to_owned(); number]);
+        assert_eq!(surplus(&of(2), &of(1)).len(), 1);
+        assert!(surplus(&of(1), &of(1)).is_empty());
+        assert!(surplus(&of(1), &of(2)).is_empty());
+        assert!(surplus(&of(0), &of(1)).is_empty());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    fs,
+    fs::{self, File},
     path::{Path, PathBuf},
     process::Command,
 };
@@ -11,10 +11,12 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::cargo::root;
 
-/// A copy of the files of the tree that git tracks, as they are now.
+/// A copy of the files of the tree that git tracks, as they are now. One process at a time has it.
 #[derive(Debug)]
 pub(super) struct TreeCopy {
     folder: PathBuf,
+    /// Locked, so that no other process puts its mutant into the copy.
+    _lock: File,
 }
 
 // === impl TreeCopy ===
@@ -23,7 +25,14 @@ impl TreeCopy {
     /// Opens the copy in a folder, and brings it up to date.
     pub(super) fn open(folder: PathBuf) -> Result<Self> {
         fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        let copy = Self { folder };
+        let path = folder.with_extension("lock");
+        let lock = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+        ensure!(
+            lock.try_lock().is_ok(),
+            "another process builds mutants in {}; wait until it is done",
+            folder.display()
+        );
+        let copy = Self { folder, _lock: lock };
         copy.restore()?;
         Ok(copy)
     }
