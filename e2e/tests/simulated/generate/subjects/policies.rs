@@ -85,7 +85,7 @@ fn by_contract(draft: &mut Draft, contract: &str, namespace: &str) -> Call {
 pub(super) fn requests(draft: &mut Draft) {
     const KIND: Kind = Kind {
         api: "kube-bind.io/v1alpha2",
-        kind: "BindableResourcesRequest",
+        name: "BindableResourcesRequest",
         resource: "bindableresourcesrequests",
         is_namespaced: true,
     };
