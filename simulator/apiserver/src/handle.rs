@@ -240,7 +240,6 @@ impl ApiServer {
         let wants = Attributes {
             verb: info.verb,
             group: &info.group,
-            version: &info.version,
             resource: &info.resource,
             subresource: &info.subresource,
             namespace: &info.namespace,

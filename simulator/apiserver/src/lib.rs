@@ -3,8 +3,6 @@
 //! The crate has no clock, no randomness, no thread and no IO. The caller passes the time with each request; names and UIDs
 //! are made from counters and the name of the cluster. The same requests at the same times give the same answers.
 
-#![allow(dead_code)]
-
 mod admission;
 mod auth;
 mod built_in;

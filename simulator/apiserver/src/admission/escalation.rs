@@ -44,7 +44,6 @@ fn check_role(objects: &dyn Objects, request: &AdmissionRequest<'_>, role: &Valu
     let wants = Attributes {
         verb: "escalate",
         group: RBAC,
-        version: "*",
         resource: request.resource,
         namespace: request.namespace,
         // A request that creates has no name.
@@ -77,7 +76,6 @@ fn check_binding(objects: &dyn Objects, request: &AdmissionRequest<'_>, binding:
     let wants = Attributes {
         verb: "bind",
         group: text("apiGroup"),
-        version: "*",
         resource: if text("kind") == "Role" {
             "roles"
         } else {

@@ -69,7 +69,6 @@ fn access(objects: &dyn Objects, user: &UserInfo, spec: &Value) -> Value {
         (resource, _) => Attributes {
             verb: text(resource, "verb"),
             group: text(resource, "group"),
-            version: text(resource, "version"),
             resource: text(resource, "resource"),
             subresource: text(resource, "subresource"),
             namespace: text(resource, "namespace"),

@@ -340,7 +340,7 @@ impl ApiServer {
                 options: &Value::Null,
                 dry_run,
                 now: call.now,
-                policy_delay: jiff::SignedDuration::ZERO,
+                policy_delay: self.policy_delay,
             },
         )
     }
