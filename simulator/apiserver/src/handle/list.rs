@@ -141,7 +141,11 @@ impl ApiServer {
         if let Some(page) = page {
             return match page.revision {
                 Some(revision) if revision < self.store.compacted() => Err(too_old_page(page)),
-                Some(revision) => Ok(AsOf::At(revision.min(self.store.revision()))),
+                Some(revision) => {
+                    // A restore may have taken the store back to before the first page.
+                    self.check_not_ahead(&revision.to_string())?;
+                    Ok(AsOf::At(revision))
+                }
                 None => Ok(AsOf::Now),
             };
         }
