@@ -160,7 +160,8 @@ impl Call {
         }
     }
 
-    /// A request of a controller about an object, which is let in as it is.
+    /// A request of a controller about an object. It is neither authenticated nor authorized, and only admission policies see it. Its
+    /// verb is `update`, also where the controller deletes, since only authorization and routing read the verb.
     pub(crate) fn of_controller(
         name: &'static str,
         now: Timestamp,
