@@ -120,6 +120,10 @@ pub(crate) fn answer(server: &mut ApiServer, now: Timestamp, request: &Request<B
 }
 
 fn respond(reply: Reply, warnings: &[String], metadata_only: bool) -> Answer {
+    let retry_after = match &reply {
+        Reply::Json(_, body) => body.pointer("/details/retryAfterSeconds").and_then(Value::as_u64),
+        _ => None,
+    };
     let (code, kind, body) = match reply {
         Reply::Watch(id) => {
             let mut head = Response::new(());
@@ -136,6 +140,11 @@ fn respond(reply: Reply, warnings: &[String], metadata_only: bool) -> Answer {
     response
         .headers_mut()
         .insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    if let Some(seconds) = retry_after {
+        response
+            .headers_mut()
+            .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
     for warning in warnings {
         let text = format!("299 - {warning:?}");
         if let Ok(value) = HeaderValue::from_str(&text) {

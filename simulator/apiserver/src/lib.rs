@@ -16,7 +16,6 @@
 //! - A change of an admission policy, its deletion, rights, tokens and the schema of a CRD take effect at once. Only a new policy takes
 //!   effect late ([`ApiServer::set_policy_delay`]).
 //! - `deletecollection` deletes all objects in one step, and ignores `limit` and `continue`.
-//! - A watch from a revision that the store has not reached is open and silent until the store is there.
 
 mod admission;
 mod auth;

@@ -41,6 +41,11 @@ impl Control {
         let mut owners = Owners::default();
         for reference in meta::owners(object) {
             let uid = reference["uid"].as_str().unwrap_or_default();
+            // The cache of absent owners knows a namespaced owner by its namespace, and so not for a dependent without one.
+            if key.namespace.is_empty() && is_namespaced(endpoints, reference) {
+                owners.unknown = true;
+                continue;
+            }
             if self.absent_owners.contains(uid) && !Self::lives(store, endpoints, key, reference) {
                 owners.dangling.push(uid.to_owned());
                 continue;
@@ -49,10 +54,6 @@ impl Control {
                 owners.unknown = true;
                 continue;
             };
-            if key.namespace.is_empty() && is_namespaced(endpoints, reference) {
-                owners.unknown = true;
-                continue;
-            }
             match store.get(&owner_key).map(|stored| &stored.value) {
                 Some(owner) if meta::uid(owner) == uid => {
                     if meta::is_deleting(owner) && meta::has_finalizer(owner, meta::FOREGROUND) {

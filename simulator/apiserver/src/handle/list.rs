@@ -193,7 +193,7 @@ impl ApiServer {
         if wanted <= current {
             return Ok(());
         }
-        let message = format!("Too large resource version: {wanted}, current: {current}");
+        let message = format!("Timeout: Too large resource version: {wanted}, current: {current}");
         let cause = json!({"reason": "ResourceVersionTooLarge", "message": "Too large resource version"});
         Err(StatusError {
             details: json!({"causes": [cause], "retryAfterSeconds": 1}),
