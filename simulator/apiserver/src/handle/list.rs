@@ -139,6 +139,10 @@ impl ApiServer {
     fn as_of(&self, call: &Call, page: Option<&Continue>) -> Result<AsOf> {
         let parameters = &call.parameters;
         if let Some(page) = page {
+            if !matches!(parameters.resource_version.as_str(), "" | "0") {
+                let message = "specifying resource version is not allowed when using continue";
+                return Err(StatusError::bad_request(message));
+            }
             return match page.revision {
                 Some(revision) if revision < self.store.compacted() => Err(too_old_page(page)),
                 Some(revision) => {
