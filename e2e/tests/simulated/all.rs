@@ -70,7 +70,7 @@ pub(crate) async fn run_all(admin: Admin, url: &str, manifests: &[Value], prefix
                     .push(format!("seed {}: {path} was {before}, is {after}", sequence.seed));
             }
         }
-        report.add(&sequence.subjects, outcome);
+        report.add(&sequence, outcome);
     }
     report.took = begin.elapsed();
     Ok(report)

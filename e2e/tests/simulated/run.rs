@@ -1,7 +1,8 @@
 //! Runs one sequence against both API servers, step by step, until they differ.
 
 use std::{
-    fmt,
+    collections::BTreeMap,
+    fmt, mem,
     time::{Duration, Instant},
 };
 
@@ -27,6 +28,9 @@ const SETTLE_LIMIT: Duration = Duration::from_mins(1);
 /// How long the real API server may take until it knows what a patient request asks for.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// How long is waited at the end of a sequence for events that are not expected.
+const AT_END: Duration = Duration::from_millis(500);
+
 /// The longest part of a value that is printed.
 const SHOWN: usize = 1500;
 
@@ -34,13 +38,22 @@ const SHOWN: usize = 1500;
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) requests: usize,
+    /// By subject, the requests that were sent, and those that both sides lacked a value of an earlier answer for.
+    pub(crate) by_subject: BTreeMap<&'static str, Requests>,
     pub(crate) events: usize,
     pub(crate) settled: usize,
     /// Status and number of answers with it.
-    pub(crate) statuses: std::collections::BTreeMap<u16, usize>,
+    pub(crate) statuses: BTreeMap<u16, usize>,
     pub(crate) differences: Vec<Difference>,
     /// The state of the real control plane in the end, to see whether it stays so.
     pub(crate) last: Option<Value>,
+}
+
+/// How many requests were sent, and how many were not.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Requests {
+    pub(crate) sent: usize,
+    pub(crate) skipped: usize,
 }
 
 #[derive(Debug)]
@@ -62,8 +75,12 @@ struct Run<'a> {
     /// Symbols and answers of each: first the in-memory one.
     symbols: [Symbols; 2],
     answers: [Answers; 2],
-    /// The number of the last step that had controllers write.
-    settled: usize,
+    /// Counts the changes between times at which only requests write, which are even, and times at which controllers may write too.
+    phase: usize,
+    /// Events of the in-memory watches that were not compared yet, each with its phase, by the number of the watch.
+    events: BTreeMap<usize, Vec<(usize, Value)>>,
+    /// The highest revision of a list of what is there now, on each side.
+    listed: [u64; 2],
     outcome: Outcome,
 }
 
@@ -81,7 +98,9 @@ pub(crate) async fn run(
         real,
         symbols: issuers.map(Symbols::new),
         answers: [vec![None; sequence.steps.len()], vec![None; sequence.steps.len()]],
-        settled: 0,
+        phase: 0,
+        events: BTreeMap::new(),
+        listed: [0; 2],
         outcome: Outcome::default(),
     };
     for (number, step) in sequence.steps.iter().enumerate() {
@@ -89,16 +108,26 @@ pub(crate) async fn run(
             Step::Call(call) => run.call(number, call).await?,
             Step::Watch(call) => run.watch(number, call).await?,
             Step::Events { watch } => run.events(number, *watch).await?,
+            Step::Ended { watch } => run.ended(number, *watch).await?,
             Step::Settle => run.settle(number).await?,
             Step::Work => {
                 run.memory.settle()?;
                 None
             }
         };
+        run.collect()?;
         run.outcome.differences.extend(difference);
         if run.outcome.differences.len() >= limit {
-            break;
+            return Ok(run.outcome);
         }
+    }
+    let watches = run.memory.watches();
+    if !watches.is_empty() {
+        sleep(AT_END).await;
+    }
+    for watch in watches {
+        let difference = run.events(sequence.steps.len(), watch).await?;
+        run.outcome.differences.extend(difference);
     }
     Ok(run.outcome)
 }
@@ -107,18 +136,21 @@ pub(crate) async fn run(
 pub(crate) async fn state(sequence: &Sequence, real: &Real) -> Result<Value> {
     let mut state = serde_json::Map::new();
     for path in &sequence.state {
-        let answer = real.call(&read(path)).await?;
-        let mut body = answer.body;
-        if let Some(metadata) = body.get_mut("metadata").filter(|_| answer.status == 200)
-            && path.matches('/').count() != 0
-            && metadata.get("name").is_none()
-        {
-            // The revision of a list grows with every write anywhere.
-            *metadata = Value::Null;
-        }
+        let body = stripped(real.call(&read(path)).await?);
         state.insert(path.clone(), body);
     }
     Ok(state.into())
+}
+
+/// The body of an answer without the metadata of a list, whose revision grows with every write anywhere.
+fn stripped(answer: Answer) -> Value {
+    let mut body = answer.body;
+    if let Some(metadata) = body.get_mut("metadata").filter(|_| answer.status == 200)
+        && metadata.get("name").is_none()
+    {
+        *metadata = Value::Null;
+    }
+    body
 }
 
 fn read(path: &str) -> Wire {
@@ -127,10 +159,10 @@ fn read(path: &str) -> Wire {
 
 impl Run<'_> {
     async fn call(&mut self, number: usize, call: &Call) -> Result<Option<Difference>> {
-        let [Some(to_memory), Some(to_real)] = [0, 1].map(|side| wire(call, &self.answers[side])) else {
-            return Ok(None);
+        let (to_memory, to_real) = match self.wires(number, call) {
+            Ok(wires) => wires,
+            Err(difference) => return Ok(difference.map(|difference| *difference)),
         };
-        self.outcome.requests += 1;
         let (sent, start) = (Timestamp::now(), Instant::now());
         let mut real = self.real.call(&to_real).await?;
         let answer = self.memory.call(&to_memory, time_of(&real, sent))?;
@@ -144,6 +176,7 @@ impl Run<'_> {
                 real = self.real.call(&to_real).await?;
                 continue;
             }
+            let difference = difference.or_else(|| self.disorder(number, call, [&answer, &real]));
             self.answers[0][number] = Some(answer.body);
             self.answers[1][number] = Some(real.body);
             return Ok(difference);
@@ -151,32 +184,118 @@ impl Run<'_> {
     }
 
     async fn watch(&mut self, number: usize, call: &Call) -> Result<Option<Difference>> {
-        let [Some(to_memory), Some(to_real)] = [0, 1].map(|side| wire(call, &self.answers[side])) else {
-            return Ok(None);
+        let (to_memory, to_real) = match self.wires(number, call) {
+            Ok(wires) => wires,
+            Err(difference) => return Ok(difference.map(|difference| *difference)),
         };
-        self.outcome.requests += 1;
         let memory = self.memory.watch(number, &to_memory)?;
         let real = self.real.watch(number, &to_real).await?;
         Ok(self.compare(number, &to_memory, &memory, &real))
     }
 
+    /// The request for each side. It is skipped if both sides lack a value of an earlier answer; if only one does, they differ.
+    fn wires(&mut self, number: usize, call: &Call) -> Result<(Wire, Wire), Option<Box<Difference>>> {
+        let [memory, real] = [0, 1].map(|side| wire(call, &self.answers[side]));
+        let counts = self.outcome.by_subject.entry(self.sequence.subject(number)).or_default();
+        match (memory, real) {
+            (Some(memory), Some(real)) => {
+                counts.sent += 1;
+                self.outcome.requests += 1;
+                Ok((memory, real))
+            }
+            (None, None) => {
+                counts.skipped += 1;
+                Err(None)
+            }
+            (memory, real) => {
+                let what = format!("{} {}: a value of an earlier answer", call.method, call.path);
+                let told = |wire: Option<Wire>| Value::from(if wire.is_some() { "there" } else { "absent" });
+                Err(self.difference(number, what, told(memory), told(real)).map(Box::new))
+            }
+        }
+    }
+
+    /// The revision of a list is no lower than those of its items, and of lists before it. Anything else is a difference, on either side.
+    fn disorder(&mut self, number: usize, call: &Call, answers: [&Answer; 2]) -> Option<Difference> {
+        if call.method != http::Method::GET {
+            return None;
+        }
+        let is_of_now = !call
+            .query
+            .iter()
+            .any(|(name, _)| matches!(name.as_str(), "resourceVersion" | "continue"));
+        let mut found = [Value::Null, Value::Null];
+        for ((answer, found), listed) in answers.into_iter().zip(&mut found).zip(&mut self.listed) {
+            let Some(items) = answer.body["items"].as_array().filter(|_| answer.status == 200) else {
+                continue;
+            };
+            let own = revision(&answer.body);
+            let highest = items.iter().map(revision).max().unwrap_or_default();
+            if own < highest {
+                *found = format!("the list is of {own}, an item of {highest}").into();
+            } else if is_of_now && own < *listed {
+                *found = format!("the list is of {own}, one before it of {listed}").into();
+            }
+            if is_of_now {
+                *listed = own.max(*listed);
+            }
+        }
+        let [memory, real] = found;
+        if memory.is_null() && real.is_null() {
+            return None;
+        }
+        Some(Difference {
+            seed: self.sequence.seed,
+            step: number,
+            what: format!("revisions of {} {:?}", call.path, call.query),
+            path: "/body/metadata/resourceVersion".to_owned(),
+            whole: (memory.clone(), real.clone()),
+            memory,
+            real,
+        })
+    }
+
+    /// Takes the events of the in-memory watches. While controllers have work, the real ones write beside the requests that follow.
+    fn collect(&mut self) -> Result<()> {
+        if self.memory.is_at_work() && self.phase.is_multiple_of(2) {
+            self.phase += 1;
+        }
+        let phase = self.phase;
+        for watch in self.memory.watches() {
+            let events = self.memory.events(watch)?.into_iter().map(|event| (phase, event));
+            self.events.entry(watch).or_default().extend(events);
+        }
+        Ok(())
+    }
+
     async fn events(&mut self, number: usize, watch: usize) -> Result<Option<Difference>> {
-        let memory = self.memory.events(watch)?;
+        let memory = self.events.remove(&watch).unwrap_or_default();
         let real = self.real.events(watch, memory.len()).await;
         self.outcome.events += memory.len();
-        let by_object = self.settled > watch;
-        let pair = [memory, real].map(|events| if by_object { grouped(events) } else { events });
-        let [memory, real] = pair.map(Value::from);
+        let [memory, real] = ordered(memory, real).map(Value::from);
         let memory = self.symbols[0].normal(&memory);
         let real = self.symbols[1].normal(&real);
         let what = format!("events of watch {watch}: {}", self.describe(watch));
         Ok(self.difference(number, what, memory, real))
     }
 
+    /// The last events of a watch, and its end.
+    async fn ended(&mut self, number: usize, watch: usize) -> Result<Option<Difference>> {
+        let end = self.real.end(watch).await;
+        if let Some(difference) = self.events(number, watch).await? {
+            return Ok(Some(difference));
+        }
+        let what = format!("end of watch {watch}: {}", self.describe(watch));
+        let memory = self.memory.end(watch);
+        Ok(self.difference(number, what, memory.into(), end.into()))
+    }
+
     /// The state is read by both in the same way, until it is the same.
     async fn settle(&mut self, number: usize) -> Result<Option<Difference>> {
         self.memory.settle()?;
-        self.settled = number;
+        self.collect()?;
+        // The real controllers have done their work too once the states are equal.
+        self.phase = self.phase.next_multiple_of(2);
         self.outcome.settled += 1;
         let start = Instant::now();
         let mut pause = Duration::from_millis(20);
@@ -200,13 +319,7 @@ impl Run<'_> {
     fn memory_state(&mut self) -> Result<Value> {
         let mut state = serde_json::Map::new();
         for path in &self.sequence.state {
-            let answer = self.memory.call(&read(path), Timestamp::now())?;
-            let mut body = answer.body;
-            if let Some(metadata) = body.get_mut("metadata").filter(|_| answer.status == 200)
-                && metadata.get("name").is_none()
-            {
-                *metadata = Value::Null;
-            }
+            let body = stripped(self.memory.call(&read(path), Timestamp::now())?);
             state.insert(path.clone(), body);
         }
         Ok(state.into())
@@ -265,14 +378,41 @@ fn latest(value: &Value, from: Timestamp, to: Timestamp) -> Option<Timestamp> {
     }
 }
 
-/// Controllers write several objects in an order of their own: events of one object stay in theirs.
+/// The events of both sides in orders that can be compared: in that of the watch as far as only requests wrote, and grouped by object
+/// where controllers wrote too, since they write several objects in an order of their own.
+fn ordered(mut memory: Vec<(usize, Value)>, mut real: Vec<Value>) -> [Vec<Value>; 2] {
+    memory.retain(|(_, event)| !is_progress(event));
+    real.retain(|event| !is_progress(event));
+    let mut sides = [Vec::new(), Vec::new()];
+    for part in memory.chunk_by(|(one, _), (other, _)| one == other) {
+        let rest = real.split_off(part.len().min(real.len()));
+        let of_real = mem::replace(&mut real, rest);
+        let of_memory = part.iter().map(|(_, event)| event.clone()).collect();
+        let is_strict = part.first().is_some_and(|(phase, _)| phase.is_multiple_of(2));
+        for (side, events) in sides.iter_mut().zip([of_memory, of_real]) {
+            side.extend(if is_strict { events } else { grouped(events) });
+        }
+    }
+    // More than is expected.
+    sides[1].extend(real);
+    sides
+}
+
+/// If an event reports the progress of the namespace controller, which does so in steps of its own.
+fn is_progress(event: &Value) -> bool {
+    let object = &event["object"];
+    let is_ending = object["kind"] == "Namespace" && object["metadata"]["deletionTimestamp"].is_string();
+    is_ending && event["type"] != "DELETED"
+}
+
+/// The revision of an object or a list, 0 if it has none.
+fn revision(object: &Value) -> u64 {
+    let revision = object["metadata"]["resourceVersion"].as_str();
+    revision.and_then(|revision| revision.parse().ok()).unwrap_or_default()
+}
+
+/// The events by object, those of one object in their order.
 fn grouped(mut events: Vec<Value>) -> Vec<Value> {
-    // The namespace controller reports its progress in steps of its own.
-    events.retain(|event| {
-        let object = &event["object"];
-        let is_progress = object["kind"] == "Namespace" && object["metadata"]["deletionTimestamp"].is_string();
-        !is_progress || event["type"] == "DELETED"
-    });
     let key = |event: &Value| {
         let metadata = &event["object"]["metadata"];
         json!([metadata["namespace"], metadata["name"]]).to_string()

@@ -20,9 +20,9 @@ pub enum Chore {
         owner: ObjectKey,
     },
     /// The namespace controller goes on with the deletion of a namespace.
-    EndNamespace(String),
+    FinalizeNamespace(String),
     /// The CRD finalizer goes on with the deletion of a CRD.
-    EndDefinition(String),
+    FinalizeDefinition(String),
     /// The CRD controllers bring the status of a CRD up to date.
     Establish(String),
     /// The ServiceAccount controller makes the ServiceAccount `default` of a namespace.
@@ -41,8 +41,8 @@ impl fmt::Display for Chore {
             Self::CollectGarbage(key) => write!(f, "collect garbage {key}"),
             Self::Orphan { owner } => write!(f, "orphan dependents of {owner}"),
             Self::Foreground { owner } => write!(f, "delete dependents of {owner}"),
-            Self::EndNamespace(name) => write!(f, "end namespace {name}"),
-            Self::EndDefinition(name) => write!(f, "end CRD {name}"),
+            Self::FinalizeNamespace(name) => write!(f, "finalize namespace {name}"),
+            Self::FinalizeDefinition(name) => write!(f, "finalize CRD {name}"),
             Self::Establish(name) => write!(f, "establish CRD {name}"),
             Self::DefaultServiceAccount(name) => write!(f, "make default ServiceAccount of {name}"),
             Self::RootCa(name) => write!(f, "publish root CA in {name}"),

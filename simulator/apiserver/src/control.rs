@@ -25,8 +25,8 @@ pub(crate) struct Control {
     chores: BTreeSet<Chore>,
     /// Objects that name an owner, by the UID of the owner.
     dependents: BTreeMap<String, BTreeSet<ObjectKey>>,
-    /// UIDs of owners that the garbage collector saw end.
-    gone: BTreeSet<String>,
+    /// UIDs of owners that the garbage collector saw end: its cache of absent owners.
+    absent_owners: BTreeSet<String>,
 }
 
 impl Control {
@@ -38,7 +38,7 @@ impl Control {
         }
         let keys: Vec<ObjectKey> = store.iter().map(|(key, _)| key.clone()).collect();
         for key in &keys {
-            control.judge(store, endpoints, key);
+            control.enqueue(store, endpoints, key);
         }
         control
     }
@@ -65,50 +65,51 @@ impl Control {
         let before = write.before.as_ref().map(|stored| &*stored.value);
         let after = write.after.as_ref().map(|stored| &*stored.value);
         self.note_owners(&write.key, before, after);
-        self.judge(store, endpoints, &write.key);
+        self.enqueue(store, endpoints, &write.key);
         let object = after.or(before);
         let Some(object) = object else {
             return;
         };
         let uid = meta::uid(object);
         if after.is_none() && self.dependents.contains_key(uid) {
-            self.gone.insert(uid.to_owned());
+            self.absent_owners.insert(uid.to_owned());
         }
         // The start of a deletion and the end of an object concern its dependents; any change concerns its owners.
         let waits = |object: &Value| meta::is_deleting(object) && meta::has_finalizer(object, meta::FOREGROUND);
-        let turns = before.is_some_and(waits) != after.is_some_and(waits) || before.is_none() || after.is_none();
-        if turns {
+        let concerns_dependents =
+            before.is_some_and(waits) != after.is_some_and(waits) || before.is_none() || after.is_none();
+        if concerns_dependents {
             let dependents: Vec<ObjectKey> = self.dependents_of(uid).cloned().collect();
             for dependent in dependents {
-                self.judge_garbage(store, endpoints, &dependent);
+                self.enqueue_garbage(store, endpoints, &dependent);
             }
         }
         for object in [before, after].into_iter().flatten() {
             for owner in owner_keys(endpoints, &write.key, object) {
-                self.judge_owner(store, &owner);
+                self.enqueue_owner(store, endpoints, &owner);
             }
         }
-        self.judge_around(store, endpoints, &write.key, before, after);
+        self.enqueue_around(store, endpoints, &write.key, before, after);
     }
 
     /// Decides anew about all chores that are named after an object.
-    fn judge(&mut self, store: &Store, endpoints: &Endpoints, key: &ObjectKey) {
-        self.judge_garbage(store, endpoints, key);
-        self.judge_owner(store, key);
+    fn enqueue(&mut self, store: &Store, endpoints: &Endpoints, key: &ObjectKey) {
+        self.enqueue_garbage(store, endpoints, key);
+        self.enqueue_owner(store, endpoints, key);
         match (key.group.as_str(), key.resource.as_str()) {
             ("", "namespaces") => {
-                self.judge_namespace(store, endpoints, &key.name);
-                self.judge_accounts(store, &key.name);
+                self.enqueue_namespace(store, endpoints, &key.name);
+                self.enqueue_accounts(store, &key.name);
             }
-            ("", "secrets") => self.judge_token_secret(store, key),
-            ("rbac.authorization.k8s.io", "clusterroles") => self.judge_aggregations(store),
-            (definition::GROUP, definition::RESOURCE) => self.judge_definition(store, endpoints, &key.name),
+            ("", "secrets") => self.enqueue_token_secret(store, key),
+            ("rbac.authorization.k8s.io", "clusterroles") => self.enqueue_aggregations(store),
+            (definition::GROUP, definition::RESOURCE) => self.enqueue_definition(store, endpoints, &key.name),
             _ => {}
         }
     }
 
     /// Decides anew about chores of objects around one that was written.
-    fn judge_around(
+    fn enqueue_around(
         &mut self,
         store: &Store,
         endpoints: &Endpoints,
@@ -118,10 +119,10 @@ impl Control {
     ) {
         let is_core = key.group.is_empty();
         if is_core && (key.resource == "serviceaccounts" || key.resource == "configmaps") {
-            self.judge_accounts(store, &key.namespace);
+            self.enqueue_accounts(store, &key.namespace);
         }
         if is_core && key.resource == "serviceaccounts" {
-            self.judge_token_secrets_of(store, key);
+            self.enqueue_token_secrets_of(store, key);
         }
         // Only creations, deletions and their starts move namespaces and CRDs on.
         let deleting = |object: Option<&Value>| object.is_some_and(meta::is_deleting);
@@ -129,10 +130,10 @@ impl Control {
             return;
         }
         if !key.namespace.is_empty() {
-            self.judge_namespace(store, endpoints, &key.namespace);
+            self.enqueue_namespace(store, endpoints, &key.namespace);
         }
         if !key.group.is_empty() {
-            self.judge_definition(store, endpoints, &format!("{}.{}", key.resource, key.group));
+            self.enqueue_definition(store, endpoints, &format!("{}.{}", key.resource, key.group));
         }
     }
 
@@ -140,7 +141,10 @@ impl Control {
     pub(crate) fn redefined(&mut self, store: &Store, endpoints: &Endpoints) {
         let dependents: BTreeSet<ObjectKey> = self.dependents.values().flatten().cloned().collect();
         for key in &dependents {
-            self.judge_garbage(store, endpoints, key);
+            self.enqueue_garbage(store, endpoints, key);
+        }
+        for (key, _) in store.iter().filter(|(_, stored)| meta::is_deleting(&stored.value)) {
+            self.enqueue_owner(store, endpoints, key);
         }
         let namespaces: Vec<String> = store
             .of("", "namespaces", None)
@@ -148,7 +152,7 @@ impl Control {
             .map(|(key, _)| key.name.clone())
             .collect();
         for name in &namespaces {
-            self.judge_namespace(store, endpoints, name);
+            self.enqueue_namespace(store, endpoints, name);
         }
     }
 
@@ -202,8 +206,8 @@ pub(crate) fn perform(server: &mut ApiServer, now: Timestamp, chore: &Chore) {
         Chore::CollectGarbage(key) => garbage::collect(server, now, key),
         Chore::Orphan { owner } => garbage::orphan(server, now, owner),
         Chore::Foreground { owner } => garbage::finish_foreground(server, now, owner),
-        Chore::EndNamespace(name) => namespaces::end(server, now, name),
-        Chore::EndDefinition(name) => definitions::end(server, now, name),
+        Chore::FinalizeNamespace(name) => namespaces::finalize(server, now, name),
+        Chore::FinalizeDefinition(name) => definitions::finalize(server, now, name),
         Chore::Establish(name) => definitions::establish(server, now, name),
         Chore::DefaultServiceAccount(namespace) => accounts::default_account(server, now, namespace),
         Chore::RootCa(namespace) => accounts::root_ca(server, now, namespace),

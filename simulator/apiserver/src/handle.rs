@@ -120,6 +120,10 @@ pub(crate) fn answer(server: &mut ApiServer, now: Timestamp, request: &Request<B
 }
 
 fn respond(reply: Reply, warnings: &[String], metadata_only: bool) -> Answer {
+    let retry_after = match &reply {
+        Reply::Json(_, body) => body.pointer("/details/retryAfterSeconds").and_then(Value::as_u64),
+        _ => None,
+    };
     let (code, kind, body) = match reply {
         Reply::Watch(id) => {
             let mut head = Response::new(());
@@ -136,6 +140,11 @@ fn respond(reply: Reply, warnings: &[String], metadata_only: bool) -> Answer {
     response
         .headers_mut()
         .insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    if let Some(seconds) = retry_after {
+        response
+            .headers_mut()
+            .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
     for warning in warnings {
         let text = format!("299 - {warning:?}");
         if let Ok(value) = HeaderValue::from_str(&text) {
@@ -160,7 +169,8 @@ impl Call {
         }
     }
 
-    /// A request of a controller about an object, which is let in as it is.
+    /// A request of a controller about an object. It is neither authenticated nor authorized, and only admission policies see it. Its
+    /// verb is `update`, also where the controller deletes, since only authorization and routing read the verb.
     pub(crate) fn of_controller(
         name: &'static str,
         now: Timestamp,
@@ -240,7 +250,6 @@ impl ApiServer {
         let wants = Attributes {
             verb: info.verb,
             group: &info.group,
-            version: &info.version,
             resource: &info.resource,
             subresource: &info.subresource,
             namespace: &info.namespace,

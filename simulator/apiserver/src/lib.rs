@@ -2,8 +2,20 @@
 //!
 //! The crate has no clock, no randomness, no thread and no IO. The caller passes the time with each request; names and UIDs
 //! are made from counters and the name of the cluster. The same requests at the same times give the same answers.
-
-#![allow(dead_code)]
+//!
+//! # Known differences from Kubernetes
+//!
+//! - The garbage collector reads the store when it orphans the dependents of an owner, and so finds all of them. The real one reads its
+//!   graph, which may lack a dependent of the last moments; it deletes that dependent later.
+//! - The garbage collector forgets at a restore which owners it found absent, as if kube-controller-manager had restarted. Without a
+//!   restart, the real one deletes a dependent without reading its owner again, although the restore has brought that owner back.
+//! - If an API server refuses a deletion by the garbage collector, the object is not tried again until it or one of its owners is
+//!   written. The real one tries again with a backoff.
+//! - The garbage collector takes an owner reference with an unserved version of a served kind as one with a served version, and does not
+//!   break cycles of owners that wait for each other.
+//! - A change of an admission policy, its deletion, rights, tokens and the schema of a CRD take effect at once. Only a new policy takes
+//!   effect late ([`ApiServer::set_policy_delay`]).
+//! - `deletecollection` deletes all objects in one step, and ignores `limit` and `continue`.
 
 mod admission;
 mod auth;
@@ -17,6 +29,7 @@ mod endpoint;
 mod fields;
 mod handle;
 mod ids;
+mod json;
 mod key;
 mod kind;
 mod meta;

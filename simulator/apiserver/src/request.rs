@@ -38,7 +38,6 @@ pub(crate) struct Parameters {
     pub(crate) field_validation: String,
     pub(crate) force: Option<bool>,
     pub(crate) propagation: Option<String>,
-    pub(crate) grace_period_seconds: Option<i64>,
     pub(crate) orphan_dependents: Option<bool>,
 }
 
@@ -124,7 +123,6 @@ impl Parameters {
                 "fieldValidation" => parameters.field_validation = text(),
                 "force" => parameters.force = Some(flag()),
                 "propagationPolicy" => parameters.propagation = Some(text()),
-                "gracePeriodSeconds" => parameters.grace_period_seconds = value.parse().ok(),
                 "orphanDependents" => parameters.orphan_dependents = Some(flag()),
                 _ => {}
             }
@@ -188,4 +186,28 @@ pub(crate) fn wants_metadata(headers: &HeaderMap) -> bool {
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
     let first = accept.unwrap_or_default().split(',').next().unwrap_or_default();
     first.contains("as=PartialObjectMetadata")
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderValue, header};
+
+    use super::{Parameters, manager};
+
+    #[test]
+    fn the_manager_of_a_write_is_named_after_its_program() {
+        let named = |field_manager: &str, agent: &str| {
+            let value = HeaderValue::from_str(agent).expect("a header");
+            let headers: HeaderMap = [(header::USER_AGENT, value)].into_iter().collect();
+            let parameters = Parameters {
+                field_manager: field_manager.to_owned(),
+                ..Parameters::default()
+            };
+            manager(&headers, &parameters)
+        };
+        assert_eq!(named("m", "x/1"), "m");
+        assert_eq!(named("", "kubectl/v1.34 (linux)"), "kubectl");
+        assert_eq!(named("", &"a".repeat(200)), "a".repeat(128));
+        assert_eq!(named("", ""), "unknown");
+    }
 }

@@ -4,7 +4,12 @@ use serde_json::Value;
 
 mod labels;
 
-use crate::{endpoint::Endpoint, meta, status::StatusError};
+use crate::{
+    endpoint::Endpoint,
+    json::{list, text},
+    meta,
+    status::StatusError,
+};
 
 /// Limits a list or a watch to some objects.
 #[derive(Clone, Debug, Default)]
@@ -50,6 +55,23 @@ impl Selector {
         });
         fields && self.labels.iter().all(|requirement| requirement.matches(object))
     }
+}
+
+/// If an object has the labels that a LabelSelector, as objects hold it, asks for. An empty selector selects every object.
+pub(crate) fn selects(selector: &Value, object: &Value) -> bool {
+    let mut labels = selector["matchLabels"].as_object().into_iter().flatten();
+    labels.all(|(key, value)| meta::label(object, key) == value.as_str())
+        && list(selector, "matchExpressions").iter().all(|expression| {
+            let found = meta::label(object, text(expression, "key"));
+            let is_listed = found.is_some_and(|found| list(expression, "values").iter().any(|value| value == found));
+            match text(expression, "operator") {
+                "In" => is_listed,
+                "NotIn" => !is_listed,
+                "Exists" => found.is_some(),
+                "DoesNotExist" => found.is_none(),
+                _ => false,
+            }
+        })
 }
 
 impl Requirement {

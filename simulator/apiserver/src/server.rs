@@ -245,12 +245,9 @@ impl ApiServer {
         std::mem::take(&mut self.changes)
     }
 
-    /// Adds or replaces a static bearer token.
-    pub fn set_token(&mut self, token: &str, user: crate::UserInfo) {
-        self.settings.tokens.insert(token.to_owned(), user);
-    }
-
-    /// Sets how long after its creation an admission policy takes effect, as on an API server that notices it late.
+    /// Sets how long after its creation a ValidatingAdmissionPolicy, or a binding of one, takes effect, as on an API server whose
+    /// informers lag. It is 0 at first. It holds for all policies, those of a restored backup included; each counts from its own
+    /// `creationTimestamp`, so that one that is deleted and created anew takes effect late again.
     pub fn set_policy_delay(&mut self, delay: SignedDuration) {
         self.policy_delay = delay;
     }

@@ -165,7 +165,7 @@ pub(crate) fn validate(endpoint: &Endpoint, subresource: &str, object: &Value, o
             }
         }
         Some(old) => {
-            // Once by the generic server, and once more by the kind's own strategy.
+            // The generic server and the kind's own strategy both check this, so that the answer of Kubernetes has each cause twice.
             validation::metadata_content(object, &mut causes);
             validation::metadata_update(object, old, &mut causes);
             validation::metadata_update(object, old, &mut causes);

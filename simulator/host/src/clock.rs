@@ -6,8 +6,8 @@ use std::{
 };
 
 use libc::{
-    CLOCK_BOOTTIME, CLOCK_REALTIME, CLOCK_REALTIME_COARSE, SYS_clock_gettime, c_int, c_void, clockid_t, timespec,
-    timeval,
+    CLOCK_BOOTTIME, CLOCK_REALTIME, CLOCK_REALTIME_COARSE, SYS_clock_gettime, c_int, c_void, clockid_t, time_t,
+    timespec, timeval,
 };
 
 use crate::is_simulating;
@@ -80,4 +80,23 @@ unsafe extern "C" fn gettimeofday(time: *mut timeval, _zone: *mut c_void) -> c_i
         unsafe { time.write(shown) };
     }
     outcome
+}
+
+/// Replaces `time` of the C library.
+///
+/// # Safety
+/// `time` must be null or valid for a write, as for the function of the C library.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn time(time: *mut time_t) -> time_t {
+    let mut now = timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is that of a local variable.
+    let outcome = unsafe { clock_gettime(CLOCK_REALTIME, &raw mut now) };
+    if outcome != 0 {
+        return -1;
+    }
+    if !time.is_null() {
+        // SAFETY: the caller says that a pointer that is not null is valid for a write.
+        unsafe { time.write(now.tv_sec) };
+    }
+    now.tv_sec
 }

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use libc::{SYS_epoll_wait, c_int, epoll_event};
+use libc::{SYS_epoll_pwait, c_int, epoll_event};
 use parking_lot::Mutex;
 
 use crate::is_simulating;
@@ -52,7 +52,7 @@ pub(crate) fn is_over() -> bool {
     wait() != Wait::None || POLLS.load(Ordering::Relaxed) > POLLS_MAX
 }
 
-/// Sets whom to wake when the run is over.
+/// Sets the waker of the root task, which is woken when the run is over.
 pub(crate) fn set_root(waker: &Waker) {
     let mut root = ROOT.lock();
     if !root.as_ref().is_some_and(|known| known.will_wake(waker)) {
@@ -60,7 +60,7 @@ pub(crate) fn set_root(waker: &Waker) {
     }
 }
 
-/// Forgets whom to wake.
+/// Forgets the waker of the root task.
 pub(crate) fn end() {
     *ROOT.lock() = None;
 }
@@ -77,8 +77,20 @@ unsafe extern "C" fn epoll_wait(
     timeout: c_int,
 ) -> c_int {
     if !is_simulating() {
-        // SAFETY: the arguments are those of the caller, who follows the contract of the C library.
-        let outcome = unsafe { libc::syscall(SYS_epoll_wait, descriptor, events, events_max, timeout) };
+        // Without a mask of signals `epoll_pwait` is `epoll_wait`, which the kernel lacks on some architectures.
+        let mask = std::ptr::null::<libc::sigset_t>();
+        // SAFETY: the arguments are those of the caller, who follows the contract of the C library. The size of no mask is not read.
+        let outcome = unsafe {
+            libc::syscall(
+                SYS_epoll_pwait,
+                descriptor,
+                events,
+                events_max,
+                timeout,
+                mask,
+                size_of::<libc::sigset_t>(),
+            )
+        };
         return c_int::try_from(outcome).unwrap_or(-1);
     }
     POLLS.fetch_add(1, Ordering::Relaxed);

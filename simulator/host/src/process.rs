@@ -11,7 +11,10 @@ use std::{
 
 use tokio::{runtime::Runtime, task::JoinHandle};
 
-use crate::poll::{self, Wait};
+use crate::{
+    panics,
+    poll::{self, Wait},
+};
 
 /// One simulated process. Dropping it is a crash: its tasks end where they are.
 pub struct Process<T> {
@@ -27,7 +30,8 @@ pub enum Run<T> {
     Waits(Option<Duration>),
     /// The main function of the process returned.
     Ended(T),
-    /// The process panicked with this message.
+    /// A task of the process panicked, whether or not another task joins it. The text is the place in the sources and the message. The
+    /// shipped programs end then, so the caller has to drop the process.
     Panicked(String),
     /// The process never waits.
     Spins,
@@ -54,6 +58,7 @@ impl<T: Send + 'static> Process<T> {
             return Run::Waits(None);
         };
         poll::begin();
+        panics::forget();
         let root = poll_fn(|context| {
             if let Poll::Ready(ended) = Pin::new(&mut *main).poll(context) {
                 return Poll::Ready(Some(ended));
@@ -66,6 +71,10 @@ impl<T: Send + 'static> Process<T> {
         });
         let outcome = catch_unwind(AssertUnwindSafe(|| runtime.block_on(root)));
         poll::end();
+        if let Some(message) = panics::take() {
+            self.main = None;
+            return Run::Panicked(message);
+        }
         match outcome {
             Ok(Some(Ok(ended))) => {
                 self.main = None;

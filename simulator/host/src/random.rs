@@ -32,14 +32,15 @@ unsafe extern "C" fn getrandom(buffer: *mut c_void, length: size_t, flags: c_uin
         let read: c_long = unsafe { libc::syscall(SYS_getrandom, buffer, length, flags) };
         return ssize_t::try_from(read).unwrap_or(-1);
     }
-    if length == 0 {
-        return 0;
-    }
-    // SAFETY: the caller says that the buffer has this length.
-    let bytes = unsafe { std::slice::from_raw_parts_mut(buffer.cast::<u8>(), length) };
-    for chunk in bytes.chunks_mut(8) {
+    let mut written = 0;
+    while written < length {
         let word = next().to_le_bytes();
-        chunk.copy_from_slice(&word[..chunk.len()]);
+        let part = word.len().min(length - written);
+        // SAFETY: the caller says that the buffer has `length` bytes, and `written` is less.
+        let place = unsafe { buffer.cast::<u8>().add(written) };
+        // SAFETY: `part` bytes are left in the buffer, and the word is a local variable that the buffer cannot overlap.
+        unsafe { std::ptr::copy_nonoverlapping(word.as_ptr(), place, part) };
+        written += part;
     }
     length.cast_signed()
 }

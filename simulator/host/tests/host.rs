@@ -20,6 +20,11 @@ async fn spin() {
     }
 }
 
+async fn fail() {
+    tokio::task::yield_now().await;
+    panic!("a task that fails");
+}
+
 // One test: the simulation is global.
 #[test]
 fn a_process_runs_until_it_waits_and_time_stands_still() {
@@ -58,6 +63,19 @@ fn a_process_runs_until_it_waits_and_time_stands_still() {
 
     let mut idle = Process::start(std::future::pending::<()>()).expect("a runtime");
     assert_eq!(idle.run(), Run::Waits(None));
+
+    // The runtime catches the panic of a task that no other task joins.
+    let mut failing = Process::start(async {
+        drop(tokio::spawn(fail()));
+        std::future::pending::<()>().await;
+    })
+    .expect("a runtime");
+    let run = failing.run();
+    assert!(
+        matches!(&run, Run::Panicked(message) if message.contains("host.rs") && message.ends_with("a task that fails")),
+        "{run:?}"
+    );
+    assert_eq!(idle.run(), Run::Waits(None), "the panic was that of another process");
 
     // The order of a set with random state is that of the seed.
     let set: HashSet<u32> = (0..8).collect();

@@ -13,7 +13,7 @@ pub(crate) enum Nature {
 }
 
 /// Fields by their names, wherever they are.
-pub(crate) const FIELDS: [(&str, Nature); 13] = [
+pub(crate) const FIELDS: [(&str, Nature); 10] = [
     ("creationTimestamp", Nature::Time),
     ("deletionTimestamp", Nature::Time),
     ("expirationTimestamp", Nature::Time),
@@ -21,17 +21,13 @@ pub(crate) const FIELDS: [(&str, Nature); 13] = [
     // Of an entry of managedFields.
     ("time", Nature::Time),
     ("uid", Nature::Identity),
-    // Of an object. That of a list grows with every write to the cluster, also those of other sequences and of controllers.
+    // Of an object. That of a list grows with every write to the cluster, also those of other sequences and of controllers: on each
+    // side it is compared with those of its items and of lists before it (`run.rs`).
     ("resourceVersion", Nature::Identity),
     ("token", Nature::Identity),
     ("continue", Nature::Opaque),
     // The certificate of the cluster, in ConfigMaps and Secrets.
     ("ca.crt", Nature::Opaque),
-    // Made by `kubectl` from the server's address.
-    ("selfLink", Nature::Opaque),
-    // The kubelet's and the API server's own clocks.
-    ("renewTime", Nature::Time),
-    ("acquireTime", Nature::Time),
 ];
 
 // Headers: only content-type, location, retry-after and warning are compared (`sides/mod.rs`). date, audit-id, cache-control,
@@ -41,12 +37,16 @@ pub(crate) const FIELDS: [(&str, Nature); 13] = [
 // - Suffixes of generated names: a generated name is compared as its prefix and the number of its first appearance.
 // - UIDs, tokens and generated names inside messages are replaced as those in fields.
 // - What Go's parsers say about JSON, YAML and pages that they cannot read.
-// - `too old resource version: 5 (70)`: the numbers.
+// - `too old resource version: 5 (70)`, `Too large resource version: 70, current: 5`: the numbers.
+// - Revisions inside messages about preconditions: replaced as those in fields.
+// - An empty `metadata`, which is as an absent one.
 // - The issuer, which is the URL of the API server.
 // - The order of the entries of managedFields, which the API server sorts by seconds.
-// - A `deletionGracePeriodSeconds` of 0: whether custom resources have it whose definition ends depends on how often the API
-//   server's own finalizer looked at them.
+// - A `deletionGracePeriodSeconds` of 0 of a `Thing`, the kind whose definitions end: whether it is there depends on how often the
+//   API server's own finalizer looked at the object.
+// - Bookmarks: only the one that ends the initial events is compared, by its kind and its annotations. Others come from time to time,
+//   and which of the other fields an empty object has depends on its type in Go.
 // - The order of the causes of a refusal, and so the message that joins them.
 // - The managers of fields of reviews and token requests, which are not stored.
 // - The progress that the namespace controller reports: of a Namespace that ends, only the last event.
-// - The order of events of different objects on one watch, if controllers wrote them.
+// - The order of events of different objects on one watch while controllers have work to do, which write beside the requests.

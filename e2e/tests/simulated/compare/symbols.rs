@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::LazyLock};
 
 use regex::{Captures, Regex};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::nature::{FIELDS, Nature};
 
@@ -13,6 +13,12 @@ static UID: LazyLock<Regex> = LazyLock::new(|| {
 
 static TOO_OLD: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"resource version: \d+ \(\d+\)").expect("a valid pattern"));
+
+static TOO_LARGE: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"Too large resource version: \d+, current: \d+").expect("a valid pattern"));
+
+/// The kind of custom resources whose definitions end in sequences.
+const ENDING_KIND: &str = "Thing";
 
 /// Revisions in messages about preconditions.
 static REVISION: LazyLock<Regex> =
@@ -64,15 +70,15 @@ impl Symbols {
         }
         fields
             .retain(|name, value| name != "metadata" || value.as_object().is_none_or(|metadata| !metadata.is_empty()));
-        if fields
-            .get("deletionGracePeriodSeconds")
-            .is_some_and(|seconds| *seconds == 0)
-        {
-            fields.remove("deletionGracePeriodSeconds");
-        }
+        without_grace_period(&mut fields);
         unordered_causes(&mut fields);
+        if fields.get("type").is_some_and(|it| it == "BOOKMARK")
+            && let Some(object) = fields.get_mut("object")
+        {
+            *object = bookmark(object);
+        }
         let fields = &fields;
-        let is_list = fields.contains_key("items") || fields.get("type").is_some_and(|it| it == "BOOKMARK");
+        let is_list = fields.contains_key("items");
         let mut normal = Map::new();
         for (name, value) in fields {
             let value = match value {
@@ -167,6 +173,9 @@ impl Symbols {
         normal = TOO_OLD
             .replace_all(&normal, "resource version: (old) (oldest)")
             .into_owned();
+        normal = TOO_LARGE
+            .replace_all(&normal, "Too large resource version: (ahead), current: (current)")
+            .into_owned();
         normal = PARSER.replace_all(&normal, "$1: (words of a parser)").into_owned();
         if REVISION.is_match(&normal) {
             let number = |found: &Captures<'_>| {
@@ -185,6 +194,23 @@ impl Symbols {
         }
         normal
     }
+}
+
+/// Removes a grace period of 0 from an object whose definition may be ending.
+fn without_grace_period(object: &mut Map<String, Value>) {
+    if object.get("kind").is_some_and(|kind| kind == ENDING_KIND)
+        && let Some(Value::Object(metadata)) = object.get_mut("metadata")
+        && metadata.get("deletionGracePeriodSeconds").is_some_and(|seconds| *seconds == 0)
+    {
+        metadata.remove("deletionGracePeriodSeconds");
+    }
+}
+
+/// What is compared of the object of a bookmark.
+fn bookmark(object: &Value) -> Value {
+    json!({
+        "kind": object["kind"], "apiVersion": object["apiVersion"], "annotations": object["metadata"]["annotations"],
+    })
 }
 
 /// The API server finds the faults of an object in an order that differs from one time to the next.

@@ -62,6 +62,11 @@ impl Draft {
         self.steps.push(Step::Events { watch });
     }
 
+    /// Waits for the end of a watch.
+    pub(crate) fn ended(&mut self, watch: usize) {
+        self.steps.push(Step::Ended { watch });
+    }
+
     pub(crate) fn settle(&mut self) {
         if !matches!(self.steps.last(), Some(Step::Settle)) {
             self.steps.push(Step::Settle);

@@ -36,7 +36,7 @@ pub(crate) const DEFINITION: Kind = cluster(
 );
 pub(crate) const COWBOY: Kind = kind("wildwest.dev/v1alpha1", "Cowboy", "cowboys");
 pub(crate) const SHERIFF: Kind = cluster("wildwest.dev/v1alpha1", "Sheriff", "sheriffs");
-/// Of `definitions/gadgets.yaml`, with defaults and rules of all sorts.
+/// Defined in `setup/gadgets.yaml`, with defaults and rules of all sorts.
 pub(crate) const GADGET: Kind = kind("simulated.bindery.test/v1", "Gadget", "gadgets");
 
 const fn core(name: &'static str, resource: &'static str) -> Kind {
@@ -92,7 +92,10 @@ impl Kind {
         match self.name {
             "ConfigMap" => json!({"data": {"first": word, "second": "fixed"}}),
             "Secret" => json!({"type": "Opaque", "data": {"password": "c2VjcmV0"}}),
-            "Lease" => json!({"spec": {"holderIdentity": word, "leaseDurationSeconds": 15}}),
+            "Lease" => json!({"spec": {
+                "holderIdentity": word, "leaseDurationSeconds": 15, "leaseTransitions": 1,
+                "acquireTime": "2026-01-01T00:00:00.000000Z", "renewTime": "2026-01-01T00:00:10.250000Z",
+            }}),
             "Cowboy" => json!({"spec": {"intent": word, "secretRefs": [{"name": "alpha"}]}}),
             "Sheriff" => json!({"spec": {"intent": word}}),
             "Gadget" => {
@@ -111,7 +114,7 @@ impl Kind {
         match self.name {
             "ConfigMap" => json!({"data": {"first": word}}),
             "Secret" => json!({"stringData": {"user": word}}),
-            "Lease" => json!({"spec": {"holderIdentity": word}}),
+            "Lease" => json!({"spec": {"holderIdentity": word, "renewTime": "2026-01-01T00:00:12.500001Z"}}),
             "Cowboy" | "Sheriff" => json!({"spec": {"intent": word}}),
             "Gadget" => json!({"spec": {"note": word}}),
             _ => json!({"metadata": {"annotations": {"note": word}}}),

@@ -34,7 +34,7 @@ pub(crate) fn sequence(seed: u64, prefix: &str, only: Option<&str>) -> Sequence 
     let mut subjects = Vec::new();
     while draft.steps.len() < STEPS {
         let (name, act) = choose(&mut draft, only);
-        subjects.push(name);
+        subjects.push((name, draft.steps.len()));
         act(&mut draft);
     }
     draft.settle();
@@ -45,6 +45,11 @@ pub(crate) fn sequence(seed: u64, prefix: &str, only: Option<&str>) -> Sequence 
         state: draft.state,
         users: draft.users,
     }
+}
+
+/// The names of all subjects.
+pub(crate) fn subjects() -> impl Iterator<Item = &'static str> {
+    SUBJECTS.iter().map(|(name, ..)| *name)
 }
 
 /// Takes one of the subjects, each by its weight.

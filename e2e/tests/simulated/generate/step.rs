@@ -9,13 +9,21 @@ use serde_json::Value;
 #[derive(Clone, Debug)]
 pub(crate) struct Sequence {
     pub(crate) seed: u64,
-    /// What the requests are about, for the report.
-    pub(crate) subjects: Vec<&'static str>,
+    /// What the requests are about, for the report: the subjects, each with the number of its first step.
+    pub(crate) subjects: Vec<(&'static str, usize)>,
     pub(crate) steps: Vec<Step>,
     /// Paths of objects and lists that are the final state: what is read after each wait for the controllers.
     pub(crate) state: BTreeSet<String>,
     /// The users beside the admin, by name, with their groups.
     pub(crate) users: BTreeMap<String, Vec<String>>,
+}
+
+impl Sequence {
+    /// The subject that a step is about. The first steps are about none.
+    pub(crate) fn subject(&self, step: usize) -> &'static str {
+        let begun = self.subjects.iter().rev().find(|(_, first)| *first <= step);
+        begun.map_or("begin", |(name, _)| *name)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -24,8 +32,10 @@ pub(crate) enum Step {
     Call(Call),
     /// A request for a watch. The number of the step names the watch.
     Watch(Call),
-    /// Collects the events of a watch so far.
+    /// Compares the events of a watch so far.
     Events { watch: usize },
+    /// Waits for the end of a watch, and compares its last events and how it ended.
+    Ended { watch: usize },
     /// Lets the controllers do all they have to do, and compares the state.
     Settle,
     /// Lets the in-memory controllers do their work. The real ones are waited for by patient requests.

@@ -99,6 +99,11 @@ impl Memory {
         }
     }
 
+    /// The numbers of the watches that were opened and whose end was not asked for.
+    pub(crate) fn watches(&self) -> Vec<usize> {
+        self.watches.keys().copied().collect()
+    }
+
     /// The events of a watch that were not taken yet.
     pub(crate) fn events(&mut self, number: usize) -> Result<Vec<Value>> {
         let Some(id) = self.watches.get(&number) else {
@@ -111,14 +116,24 @@ impl Memory {
             .collect::<Result<_, _>>()?)
     }
 
+    /// How a watch ended whose client waits for the end: `end` after its timeout or an error, `open` if it goes on.
+    pub(crate) fn end(&mut self, number: usize) -> &'static str {
+        let Some(id) = self.watches.remove(&number) else {
+            return "end";
+        };
+        let has_ended = self.server.watch_ended(id) || self.server.watch_deadline(id).is_some();
+        self.server.end_watch(id);
+        if has_ended { "end" } else { "open" }
+    }
+
+    /// If the controllers have something to do.
+    pub(crate) fn is_at_work(&self) -> bool {
+        !self.server.background().is_empty()
+    }
+
     /// Does all that the controllers have to do.
     pub(crate) fn settle(&mut self) -> Result<()> {
-        for _ in 0..CHORES_MAX {
-            let Some(chore) = self.server.background().into_iter().next() else {
-                return Ok(());
-            };
-            self.server.perform(Timestamp::now(), &chore);
-        }
+        self.server.settle(Timestamp::now(), CHORES_MAX);
         let left: Vec<_> = self.server.background().iter().map(ToString::to_string).collect();
         ensure!(left.is_empty(), "the controllers never rest: {left:?}");
         Ok(())

@@ -42,11 +42,20 @@ pub(crate) struct Admin {
     pub(crate) anonymous: Client,
 }
 
-/// The events of a watch.
+/// A watch, and the task that reads it.
 #[derive(Debug)]
 struct Stream {
-    lines: Arc<Mutex<Vec<Value>>>,
+    received: Arc<Mutex<Received>>,
     reader: JoinHandle<()>,
+}
+
+/// What came on a watch.
+#[derive(Debug, Default)]
+struct Received {
+    /// Events that were not taken yet.
+    events: Vec<Value>,
+    /// How the stream ended: `end`, or the error. None while it goes on.
+    end: Option<String>,
 }
 
 impl Real {
@@ -72,9 +81,9 @@ impl Real {
             let body = body.collect().await?.to_bytes();
             return Ok(Answer::new(head.status.as_u16(), &head.headers, &body));
         }
-        let lines = Arc::new(Mutex::new(Vec::new()));
-        let reader = tokio::spawn(read(body, Arc::clone(&lines)));
-        self.watches.insert(number, Stream { lines, reader });
+        let received = Arc::new(Mutex::new(Received::default()));
+        let reader = tokio::spawn(read(body, Arc::clone(&received)));
+        self.watches.insert(number, Stream { received, reader });
         Ok(Answer::new(head.status.as_u16(), &head.headers, b""))
     }
 
@@ -84,11 +93,27 @@ impl Real {
             return Vec::new();
         };
         let start = Instant::now();
-        while stream.lines.lock().len() < expected && start.elapsed() < EVENTS_LIMIT {
+        while stream.received.lock().events.len() < expected && start.elapsed() < EVENTS_LIMIT {
             sleep(Duration::from_millis(5)).await;
         }
         sleep(MORE).await;
-        std::mem::take(&mut *stream.lines.lock())
+        std::mem::take(&mut stream.received.lock().events)
+    }
+
+    /// Waits for the end of a watch. Returns how it ended: `end`, the error of the connection, or `open` if it goes on.
+    pub(crate) async fn end(&self, number: usize) -> String {
+        let Some(stream) = self.watches.get(&number) else {
+            return "end".to_owned();
+        };
+        let start = Instant::now();
+        loop {
+            let end = stream.received.lock().end.clone();
+            match end {
+                Some(end) => return end,
+                None if start.elapsed() > EVENTS_LIMIT => return "open".to_owned(),
+                None => sleep(Duration::from_millis(5)).await,
+            }
+        }
     }
 
     async fn send(&self, wire: &Wire) -> Result<Response<Body>> {
@@ -133,16 +158,29 @@ impl Drop for Stream {
     }
 }
 
-async fn read(mut body: Body, lines: Arc<Mutex<Vec<Value>>>) {
+async fn read(mut body: Body, received: Arc<Mutex<Received>>) {
     let mut rest = Vec::new();
-    while let Some(Ok(frame)) = body.frame().await {
+    let end = loop {
+        let frame = match body.frame().await {
+            None => break "end".to_owned(),
+            Some(Err(error)) => break error.to_string(),
+            Some(Ok(frame)) => frame,
+        };
         let Ok(data) = frame.into_data() else { continue };
         rest.extend_from_slice(&data);
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = rest.drain(..=end).collect();
             let value = serde_json::from_slice(&line);
-            let value = value.unwrap_or_else(|_| String::from_utf8_lossy(&line).into_owned().into());
-            lines.lock().push(value);
+            let value: Value = value.unwrap_or_else(|_| String::from_utf8_lossy(&line).into_owned().into());
+            if !is_periodic(&value) {
+                received.lock().events.push(value);
+            }
         }
-    }
+    };
+    received.lock().end = Some(end);
+}
+
+/// If an event is a bookmark that the API server sends from time to time, and not the one that ends the initial events.
+fn is_periodic(event: &Value) -> bool {
+    event["type"] == "BOOKMARK" && event["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"].is_null()
 }

@@ -84,7 +84,6 @@ impl Authorizer {
         let wants = Attributes {
             verb,
             group: &self.group,
-            version: "*",
             resource: &self.resource,
             subresource: &self.subresource,
             namespace: &self.namespace,

@@ -8,6 +8,7 @@ use super::AdmissionRequest;
 use crate::{
     UserInfo,
     auth::{Attributes, RBAC, is_superuser, may, rules_of, rules_of_role},
+    json::list,
     status::{About, StatusError},
     store::Objects,
 };
@@ -44,7 +45,6 @@ fn check_role(objects: &dyn Objects, request: &AdmissionRequest<'_>, role: &Valu
     let wants = Attributes {
         verb: "escalate",
         group: RBAC,
-        version: "*",
         resource: request.resource,
         namespace: request.namespace,
         // A request that creates has no name.
@@ -77,7 +77,6 @@ fn check_binding(objects: &dyn Objects, request: &AdmissionRequest<'_>, binding:
     let wants = Attributes {
         verb: "bind",
         group: text("apiGroup"),
-        version: "*",
         resource: if text("kind") == "Role" {
             "roles"
         } else {
@@ -147,10 +146,6 @@ fn changes_owners_only(old: &Value, new: &Value) -> bool {
         object
     };
     bare(old) == bare(new)
-}
-
-fn list<'a>(object: &'a Value, field: &str) -> &'a [Value] {
-    object.get(field).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 fn texts<'a>(rule: &'a Value, field: &str) -> impl Iterator<Item = &'a str> + Clone {

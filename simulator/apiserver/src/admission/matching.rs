@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::AdmissionRequest;
+use crate::{json::list, selector::selects};
 
 /// If `matchConstraints` or `matchResources` match the request. `namespace` is the Namespace of the object, if it is in one.
 pub(super) fn matches(constraints: &Value, request: &AdmissionRequest<'_>, namespace: Option<&Value>) -> bool {
@@ -58,25 +59,4 @@ fn objects_match(selector: &Value, request: &AdmissionRequest<'_>) -> bool {
 fn selects_all(selector: &Value) -> bool {
     let labels = selector["matchLabels"].as_object();
     labels.is_none_or(serde_json::Map::is_empty) && list(selector, "matchExpressions").is_empty()
-}
-
-fn selects(selector: &Value, object: &Value) -> bool {
-    let label = |key: &str| object["metadata"]["labels"].get(key);
-    let mut labels = selector["matchLabels"].as_object().into_iter().flatten();
-    labels.all(|(key, value)| label(key) == Some(value))
-        && list(selector, "matchExpressions").iter().all(|expression| {
-            let found = label(expression["key"].as_str().unwrap_or_default());
-            let is_listed = found.is_some_and(|found| list(expression, "values").contains(found));
-            match expression["operator"].as_str() {
-                Some("In") => is_listed,
-                Some("NotIn") => !is_listed,
-                Some("Exists") => found.is_some(),
-                Some("DoesNotExist") => found.is_none(),
-                _ => false,
-            }
-        })
-}
-
-fn list<'a>(object: &'a Value, field: &str) -> &'a [Value] {
-    object.get(field).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }

@@ -10,6 +10,7 @@ use super::{
     matching::matches,
 };
 use crate::{
+    json::{list, text},
     status::{About, StatusError},
     store::Objects,
 };
@@ -200,12 +201,4 @@ fn uses_authorizer(spec: &Value, fields: &[&str]) -> bool {
 fn named<'a>(spec: &'a Value, field: &str) -> impl Iterator<Item = (&'a str, &'a str)> {
     let items = list(spec, field).iter();
     items.map(|item| (text(item, "name"), text(item, "expression")))
-}
-
-fn list<'a>(object: &'a Value, field: &str) -> &'a [Value] {
-    object.get(field).and_then(Value::as_array).map_or(&[], Vec::as_slice)
-}
-
-fn text<'a>(object: &'a Value, field: &str) -> &'a str {
-    object.get(field).and_then(Value::as_str).unwrap_or_default()
 }

@@ -21,8 +21,6 @@ pub(crate) struct Attributes<'a> {
     pub(crate) verb: &'a str,
     /// API group, empty for core kinds.
     pub(crate) group: &'a str,
-    /// Version of the API.
-    pub(crate) version: &'a str,
     /// Plural name of the resource; empty for requests of a path.
     pub(crate) resource: &'a str,
     /// Subresource, empty if none.

@@ -1,4 +1,4 @@
-//! Reviews of access: who asks is told what somebody may do.
+//! Reviews of access: SelfSubjectAccessReview, SubjectAccessReview and their kin, which answer what a user may do.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,11 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Attributes,
-    rules::{decide, list, rules_of, text},
+    rules::{decide, rules_of},
 };
 use crate::{
     UserInfo,
+    json::{list, text},
     status::{About, Cause, StatusError},
     store::Objects,
 };
@@ -69,7 +70,6 @@ fn access(objects: &dyn Objects, user: &UserInfo, spec: &Value) -> Value {
         (resource, _) => Attributes {
             verb: text(resource, "verb"),
             group: text(resource, "group"),
-            version: text(resource, "version"),
             resource: text(resource, "resource"),
             subresource: text(resource, "subresource"),
             namespace: text(resource, "namespace"),

@@ -5,7 +5,12 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use super::{Attributes, RBAC};
-use crate::{UserInfo, status::StatusError, store::Objects};
+use crate::{
+    UserInfo,
+    json::{list, text},
+    status::StatusError,
+    store::Objects,
+};
 
 /// Group whose members pass every check.
 const SUPERUSERS: &str = "system:masters";
@@ -196,16 +201,6 @@ pub(crate) fn rule_allows(rule: &Value, wants: &Attributes<'_>) -> bool {
 
 fn has(rule: &Value, field: &str, is_it: impl Fn(&str) -> bool) -> bool {
     list(rule, field).iter().filter_map(Value::as_str).any(is_it)
-}
-
-/// A list in an object, empty if absent.
-pub(super) fn list<'a>(object: &'a Value, field: &str) -> &'a [Value] {
-    object.get(field).and_then(Value::as_array).map_or(&[], Vec::as_slice)
-}
-
-/// A text in an object, empty if absent.
-pub(super) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
-    object.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
 fn forbidden(user: &UserInfo, wants: &Attributes<'_>, reason: &str) -> StatusError {

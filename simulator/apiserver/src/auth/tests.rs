@@ -103,7 +103,6 @@ fn wants<'a>(verb: &'a str, resource: &'a str, object: &'a str) -> Attributes<'a
     Attributes {
         verb,
         group: resource.next().unwrap_or_default(),
-        version: "v1",
         resource: resource.next().unwrap_or_default(),
         subresource: resource.next().unwrap_or_default(),
         namespace,

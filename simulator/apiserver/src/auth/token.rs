@@ -6,13 +6,10 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
-use super::{
-    claims::SigningKey,
-    review::user_json,
-    rules::{list, text},
-};
+use super::{claims::SigningKey, review::user_json};
 use crate::{
     UserInfo,
+    json::{list, text},
     status::{About, Cause, StatusError},
     store::Objects,
 };
@@ -25,7 +22,8 @@ const SECONDS_DEFAULT: i64 = 3600;
 const SECONDS_MIN: i64 = 600;
 /// Longest lifetime of a token, in seconds.
 const SECONDS_MAX: i64 = 1 << 32;
-/// Clocks may differ by so much: a token is good for this long after its end, and what was deleted counts as there.
+/// The difference of clocks that Kubernetes allows for: a token is valid for this long after it expires, and for this long after the
+/// object that it is bound to was deleted.
 const LEEWAY: SignedDuration = SignedDuration::from_secs(60);
 /// Attribute of a user that names its token.
 const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";

@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 
 use crate::{
     endpoint::Endpoint,
-    meta,
     strategy::{drop_field, put_field},
 };
 
@@ -95,5 +94,4 @@ pub(crate) fn update(endpoint: &Endpoint, subresource: &str, object: &mut Value,
             status.entry("phase").or_insert(phase);
         }
     }
-    let _ = meta::name(object);
 }

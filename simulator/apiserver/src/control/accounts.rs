@@ -28,7 +28,7 @@ fn account<'a>(store: &'a Store, secret: &Value) -> Option<&'a Value> {
 
 impl Control {
     /// Decides anew what a namespace lacks.
-    pub(super) fn judge_accounts(&mut self, store: &Store, namespace: &str) {
+    pub(super) fn enqueue_accounts(&mut self, store: &Store, namespace: &str) {
         let stored = store.get(&ObjectKey::new("", "namespaces", "", namespace));
         let is_active = stored.is_some_and(|stored| !meta::is_deleting(&stored.value));
         let account = is_active && !has(store, "serviceaccounts", namespace, "default");
@@ -38,7 +38,7 @@ impl Control {
     }
 
     /// Decides anew if a token Secret lacks its token or its ServiceAccount.
-    pub(super) fn judge_token_secret(&mut self, store: &Store, key: &ObjectKey) {
+    pub(super) fn enqueue_token_secret(&mut self, store: &Store, key: &ObjectKey) {
         let secret = store.get(key).map(|stored| &stored.value);
         let secret = secret.filter(|secret| secret["type"] == TOKEN_TYPE && !meta::is_deleting(secret));
         let is_due = secret.is_some_and(|secret| {
@@ -49,12 +49,12 @@ impl Control {
     }
 
     /// Decides anew about the token Secrets in the namespace of a ServiceAccount.
-    pub(super) fn judge_token_secrets_of(&mut self, store: &Store, key: &ObjectKey) {
+    pub(super) fn enqueue_token_secrets_of(&mut self, store: &Store, key: &ObjectKey) {
         let of = store.of("", "secrets", Some(&key.namespace));
         let tokens = of.filter(|(_, stored)| stored.value["type"] == TOKEN_TYPE);
         let keys: Vec<ObjectKey> = tokens.map(|(key, _)| key.clone()).collect();
         for key in &keys {
-            self.judge_token_secret(store, key);
+            self.enqueue_token_secret(store, key);
         }
     }
 }

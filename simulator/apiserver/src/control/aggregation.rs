@@ -4,35 +4,13 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::Control;
-use crate::{ApiServer, Chore, ObjectKey, handle::Call, meta, store::Store};
+use crate::{ApiServer, Chore, ObjectKey, handle::Call, selector::selects, store::Store};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 const RESOURCE: &str = "clusterroles";
 
 fn key(name: &str) -> ObjectKey {
     ObjectKey::new(GROUP, RESOURCE, "", name)
-}
-
-/// If the labels of a role match one of the selectors of an aggregation rule.
-fn selects(selector: &Value, role: &Value) -> bool {
-    let labels = selector["matchLabels"].as_object().into_iter().flatten();
-    let mut labels = labels.map(|(key, value)| meta::label(role, key) == value.as_str());
-    let expressions = selector["matchExpressions"].as_array().into_iter().flatten();
-    let mut expressions = expressions.map(|it| expression(it, role));
-    labels.all(|fits| fits) && expressions.all(|fits| fits)
-}
-
-fn expression(expression: &Value, role: &Value) -> bool {
-    let value = meta::label(role, expression["key"].as_str().unwrap_or_default());
-    let values = expression["values"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let is_in = value.is_some_and(|value| values.iter().any(|other| other == value));
-    match expression["operator"].as_str().unwrap_or_default() {
-        "In" => is_in,
-        "NotIn" => !is_in,
-        "Exists" => value.is_some(),
-        "DoesNotExist" => value.is_none(),
-        _ => false,
-    }
 }
 
 /// The rules that an aggregated role should have; `None` if the role is not aggregated.
@@ -60,7 +38,7 @@ fn rules(store: &Store, name: &str, role: &Value) -> Option<Value> {
 
 impl Control {
     /// Decides anew which aggregated roles have not the rules that they should have.
-    pub(super) fn judge_aggregations(&mut self, store: &Store) {
+    pub(super) fn enqueue_aggregations(&mut self, store: &Store) {
         for (key, stored) in store.of(GROUP, RESOURCE, None) {
             if stored.value.get("aggregationRule").is_some() {
                 let is_due = rules(store, &key.name, &stored.value).is_some_and(|rules| rules != stored.value["rules"]);

@@ -12,7 +12,7 @@ use crate::{
     endpoint::Endpoints,
     handle::{Call, DeleteOptions},
     meta,
-    store::Store,
+    store::{Store, Stored},
 };
 
 const NAME: &str = "crd controller";
@@ -30,7 +30,7 @@ fn resource(definition: &Value) -> (&str, &str) {
 
 impl Control {
     /// Decides anew what a CRD waits for.
-    pub(super) fn judge_definition(&mut self, store: &Store, _endpoints: &Endpoints, name: &str) {
+    pub(super) fn enqueue_definition(&mut self, store: &Store, _endpoints: &Endpoints, name: &str) {
         let stored = store.get(&key(name)).map(|stored| Arc::clone(&stored.value));
         let definition = stored.as_deref();
         let establish =
@@ -43,7 +43,7 @@ impl Control {
                 let mut left = store.of(group, plural, None).peekable();
                 left.peek().is_none() || left.any(|(_, stored)| !meta::is_deleting(&stored.value))
             });
-        self.set(Chore::EndDefinition(name.to_owned()), is_due);
+        self.set(Chore::FinalizeDefinition(name.to_owned()), is_due);
     }
 }
 
@@ -172,22 +172,22 @@ pub(super) fn establish(server: &mut ApiServer, now: Timestamp, name: &str) {
     let next = stored.and_then(|definition| next_status(&server.store, &definition, now));
     if let Some(next) = next {
         write(server, now, NAME, next);
-        rejudge_group(server, name);
+        enqueue_group(server, name);
     }
 }
 
 /// A CRD that frees or takes names concerns the others of its group.
-fn rejudge_group(server: &mut ApiServer, name: &str) {
+fn enqueue_group(server: &mut ApiServer, name: &str) {
     let group = name.split_once('.').map_or("", |(_, group)| group).to_owned();
     let of = server.store.of(GROUP, RESOURCE, None);
     let names: Vec<String> = of.map(|(key, _)| key.name.clone()).collect();
     for other in names.iter().filter(|other| other.ends_with(&group)) {
-        server.control.judge_definition(&server.store, &server.endpoints, other);
+        server.control.enqueue_definition(&server.store, &server.endpoints, other);
     }
 }
 
-/// Deletes the custom resources of one namespace, or gives up the CRD when none are left.
-pub(super) fn end(server: &mut ApiServer, now: Timestamp, name: &str) {
+/// Deletes one custom resource, or removes the cleanup finalizer of the CRD when none are left.
+pub(super) fn finalize(server: &mut ApiServer, now: Timestamp, name: &str) {
     let Some(stored) = server.store.get(&key(name)).cloned() else {
         return;
     };
@@ -207,7 +207,7 @@ pub(super) fn end(server: &mut ApiServer, now: Timestamp, name: &str) {
         return;
     }
     let is_established = definition::is_true(&definition, "Established");
-    if is_established && delete_some(server, now, &definition) {
+    if is_established && delete_one(server, now, &definition) {
         return;
     }
     let (group, plural) = resource(&definition);
@@ -222,27 +222,23 @@ pub(super) fn end(server: &mut ApiServer, now: Timestamp, name: &str) {
     conditions::set(&mut definition, now, "Terminating", "False", reason, message);
     meta::without_finalizer(&mut definition, CLEANUP);
     write(server, now, FINALIZER_NAME, definition);
-    rejudge_group(server, name);
+    enqueue_group(server, name);
 }
 
-/// Deletes the custom resources of the first namespace that has any not yet deleting.
-fn delete_some(server: &mut ApiServer, now: Timestamp, definition: &Value) -> bool {
+/// Deletes the first custom resource that is not yet deleting. Returns whether there was one. One at a time, so that requests and watch
+/// events of others come between.
+fn delete_one(server: &mut ApiServer, now: Timestamp, definition: &Value) -> bool {
     let (group, plural) = resource(definition);
-    let of = server.store.of(group, plural, None);
-    let mut undeleted = of
-        .filter(|(_, stored)| !meta::is_deleting(&stored.value))
-        .map(|(key, _)| key);
-    let Some(first) = undeleted.next().cloned() else {
+    let is_undeleted = |(_, stored): &(&ObjectKey, &Arc<Stored>)| !meta::is_deleting(&stored.value);
+    let first = server.store.of(group, plural, None).find(is_undeleted);
+    let Some(key) = first.map(|(key, _)| key.clone()) else {
         return false;
     };
-    let same = undeleted.filter(|key| key.namespace == first.namespace).cloned();
-    let keys: Vec<ObjectKey> = std::iter::once(first.clone()).chain(same).collect();
     let Some(endpoint) = server.endpoints.of_resource(group, plural).cloned() else {
         return false;
     };
-    for key in keys {
-        let call = Call::of_controller(FINALIZER_NAME, now, &endpoint, &key.namespace, &key.name).unadmitted();
-        let _ = server.delete_object(&call, &endpoint, &key.name, &DeleteOptions::default());
-    }
+    let call = Call::of_controller(FINALIZER_NAME, now, &endpoint, &key.namespace, &key.name).unadmitted();
+    // The chore stays due, and is tried again.
+    let _ = server.delete_object(&call, &endpoint, &key.name, &DeleteOptions::default());
     true
 }

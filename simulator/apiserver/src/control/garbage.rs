@@ -41,7 +41,12 @@ impl Control {
         let mut owners = Owners::default();
         for reference in meta::owners(object) {
             let uid = reference["uid"].as_str().unwrap_or_default();
-            if self.gone.contains(uid) && !Self::lives(store, endpoints, key, reference) {
+            // The cache of absent owners knows a namespaced owner by its namespace, and so not for a dependent without one.
+            if key.namespace.is_empty() && is_namespaced(endpoints, reference) {
+                owners.unknown = true;
+                continue;
+            }
+            if self.absent_owners.contains(uid) && !Self::lives(store, endpoints, key, reference) {
                 owners.dangling.push(uid.to_owned());
                 continue;
             }
@@ -49,10 +54,6 @@ impl Control {
                 owners.unknown = true;
                 continue;
             };
-            if key.namespace.is_empty() && is_namespaced(endpoints, reference) {
-                owners.unknown = true;
-                continue;
-            }
             match store.get(&owner_key).map(|stored| &stored.value) {
                 Some(owner) if meta::uid(owner) == uid => {
                     if meta::is_deleting(owner) && meta::has_finalizer(owner, meta::FOREGROUND) {
@@ -106,17 +107,19 @@ impl Control {
     }
 
     /// Decides anew if an object is garbage.
-    pub(super) fn judge_garbage(&mut self, store: &Store, endpoints: &Endpoints, key: &ObjectKey) {
+    pub(super) fn enqueue_garbage(&mut self, store: &Store, endpoints: &Endpoints, key: &ObjectKey) {
         let has_owners = store
             .get(key)
             .is_some_and(|stored| !meta::owners(&stored.value).is_empty());
-        let is_due = has_owners && self.verdict(store, endpoints, key) != Verdict::Keep;
+        // An object whose kind is not served cannot be written. It is decided about anew when the kind is served again.
+        let is_due = has_owners && is_served(endpoints, key) && self.verdict(store, endpoints, key) != Verdict::Keep;
         self.set(Chore::CollectGarbage(key.clone()), is_due);
     }
 
     /// Decides anew if a deleting owner waits for the garbage collector.
-    pub(super) fn judge_owner(&mut self, store: &Store, key: &ObjectKey) {
-        let owner = store.get(key).map(|stored| &stored.value);
+    pub(super) fn enqueue_owner(&mut self, store: &Store, endpoints: &Endpoints, key: &ObjectKey) {
+        let owner = store.get(key).filter(|_| is_served(endpoints, key));
+        let owner = owner.map(|stored| &stored.value);
         let owner = owner.filter(|owner| meta::is_deleting(owner));
         let waits = |finalizer: &str| owner.is_some_and(|owner| meta::has_finalizer(owner, finalizer));
         let is_free = |owner: &Arc<Value>| !self.is_blocked(store, meta::uid(owner));
@@ -135,6 +138,10 @@ impl Control {
                 .any(|owner| owner["uid"] == uid && owner["blockOwnerDeletion"] == true)
         })
     }
+}
+
+fn is_served(endpoints: &Endpoints, key: &ObjectKey) -> bool {
+    endpoints.of_resource(&key.group, &key.resource).is_some()
 }
 
 fn is_namespaced(endpoints: &Endpoints, reference: &Value) -> bool {
@@ -164,7 +171,7 @@ fn write(server: &mut ApiServer, now: Timestamp, key: &ObjectKey, change: impl F
     change(&mut object);
     let call = call(now, &endpoint, key);
     if server.replace(&call, &endpoint, &stored, object, false, true).is_err() {
-        server.control.judge_garbage(&server.store, &server.endpoints, key);
+        server.control.enqueue_garbage(&server.store, &server.endpoints, key);
     }
 }
 
@@ -183,11 +190,12 @@ fn without_owners(object: &mut Value, uids: &[String]) {
 pub(super) fn collect(server: &mut ApiServer, now: Timestamp, key: &ObjectKey) {
     match server.control.verdict(&server.store, &server.endpoints, key) {
         Verdict::Keep => {
-            server.control.judge_garbage(&server.store, &server.endpoints, key);
+            server.control.enqueue_garbage(&server.store, &server.endpoints, key);
         }
         Verdict::Unlink(uids) => write(server, now, key, |object| without_owners(object, &uids)),
         Verdict::Delete(policy) => {
             let Some((endpoint, stored)) = find(server, key) else {
+                server.control.enqueue_garbage(&server.store, &server.endpoints, key);
                 return;
             };
             let options = DeleteOptions {

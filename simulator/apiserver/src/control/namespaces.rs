@@ -20,15 +20,15 @@ const FINALIZER: &str = "kubernetes";
 
 /// What is in a namespace.
 struct Contents {
-    /// The first resource that has an object without a deletion timestamp.
-    next: Option<Arc<Endpoint>>,
+    /// The objects without a deletion timestamp, by resource and name.
+    undeleted: Vec<(Arc<Endpoint>, String)>,
     /// Resources with the number of their objects.
     left: Vec<(Arc<Endpoint>, usize)>,
 }
 
 fn contents(store: &Store, endpoints: &Endpoints, namespace: &str) -> Contents {
     let mut contents = Contents {
-        next: None,
+        undeleted: Vec::new(),
         left: Vec::new(),
     };
     let mut seen: Vec<(&str, &str)> = Vec::new();
@@ -39,13 +39,12 @@ fn contents(store: &Store, endpoints: &Endpoints, namespace: &str) -> Contents {
             continue;
         }
         seen.push(resource);
-        let (mut count, mut undeleted) = (0, false);
-        for (_, stored) in store.of(resource.0, resource.1, Some(namespace)) {
+        let mut count = 0;
+        for (key, stored) in store.of(resource.0, resource.1, Some(namespace)) {
             count += 1;
-            undeleted |= !meta::is_deleting(&stored.value);
-        }
-        if undeleted && contents.next.is_none() {
-            contents.next = Some(Arc::clone(endpoint));
+            if !meta::is_deleting(&stored.value) {
+                contents.undeleted.push((Arc::clone(endpoint), key.name.clone()));
+            }
         }
         if count > 0 {
             contents.left.push((Arc::clone(endpoint), count));
@@ -60,37 +59,39 @@ fn key(name: &str) -> ObjectKey {
 
 impl Control {
     /// Decides anew if a namespace can be emptied further.
-    pub(super) fn judge_namespace(&mut self, store: &Store, endpoints: &Endpoints, name: &str) {
+    pub(super) fn enqueue_namespace(&mut self, store: &Store, endpoints: &Endpoints, name: &str) {
         let namespace = store.get(&key(name)).map(|stored| &stored.value);
         let ends = namespace.is_some_and(|namespace| {
             meta::is_deleting(namespace) && namespace_finalizers(namespace).iter().any(|it| it == FINALIZER)
         });
         let is_due = ends && {
             let contents = contents(store, endpoints, name);
-            contents.next.is_some() || contents.left.is_empty()
+            !contents.undeleted.is_empty() || contents.left.is_empty()
         };
-        self.set(Chore::EndNamespace(name.to_owned()), is_due);
+        self.set(Chore::FinalizeNamespace(name.to_owned()), is_due);
     }
 }
 
-/// Deletes the objects of one resource in a namespace, or finishes the namespace.
-pub(super) fn end(server: &mut ApiServer, now: Timestamp, name: &str) {
+/// Deletes one object in a namespace, or removes the finalizer of a namespace that is empty. One object at a time, so that requests and
+/// watch events of others come between.
+pub(super) fn finalize(server: &mut ApiServer, now: Timestamp, name: &str) {
     let contents = contents(&server.store, &server.endpoints, name);
-    if let Some(endpoint) = contents.next {
-        let of = server.store.of(&endpoint.storage_group, &endpoint.resource, Some(name));
-        let names: Vec<String> = of.map(|(key, _)| key.name.clone()).collect();
+    if !contents.undeleted.is_empty() {
         let options = DeleteOptions::with("Background");
-        for object in names {
+        let count = contents.undeleted.len();
+        // What admission refuses stays, and with it the namespace; the others go first.
+        let deleted = contents.undeleted.into_iter().position(|(endpoint, object)| {
             let call = Call::of_controller(NAME, now, &endpoint, name, &object);
-            // What admission refuses stays, and with it the namespace.
-            let _ = server.delete_object(&call, &endpoint, &object, &options);
+            server.delete_object(&call, &endpoint, &object, &options).is_ok()
+        });
+        if count == 1 || deleted.is_none() {
+            report(server, now, name);
         }
-        report(server, now, name);
         return;
     }
     if contents.left.is_empty() {
         report(server, now, name);
-        finalize(server, now, name);
+        remove_finalizer(server, now, name);
     }
 }
 
@@ -165,8 +166,8 @@ fn report(server: &mut ApiServer, now: Timestamp, name: &str) {
     write(server, now, name, "status", namespace);
 }
 
-/// Gives up the namespace.
-fn finalize(server: &mut ApiServer, now: Timestamp, name: &str) {
+/// Removes the finalizer of the namespace controller from a namespace.
+fn remove_finalizer(server: &mut ApiServer, now: Timestamp, name: &str) {
     let Some(stored) = server.store.get(&key(name)).cloned() else {
         return;
     };

@@ -94,7 +94,7 @@ pub(crate) fn apply(
     Ok(after)
 }
 
-/// `managedFields` themselves belong to nobody, so that their absence takes nothing from anybody.
+/// The removed fields without `managedFields`, which no manager owns, so that an applier that leaves them out removes no field.
 fn without_managers(removed: &Set) -> Set {
     removed.difference(&UNOWNED)
 }
@@ -111,7 +111,7 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
-/// Refuses what is no configuration of this kind.
+/// Refuses an applied configuration of another kind, or with fields that an applier may not set.
 fn check(applied: &Value, kind: &KindInfo, of: Type<'_>) -> Result<(), StatusError> {
     let text = |key: &str| applied.get(key).and_then(Value::as_str).unwrap_or_default();
     let (group, version) = text("apiVersion")

@@ -25,15 +25,6 @@ pub(crate) fn built_in_schema(group: &str, version: &str, kind: &str) -> Option<
     types::definition(group, version, kind).map(|name| json!({ "$ref": name }))
 }
 
-/// The manager of a write: `fieldManager` of the request, or the first part of its User-Agent.
-pub(crate) fn manager_or_user_agent(manager: &str, user_agent: &str) -> String {
-    if !manager.is_empty() {
-        return manager.to_owned();
-    }
-    let first = user_agent.split('/').next().unwrap_or_default();
-    first.chars().filter(|letter| !letter.is_control()).take(128).collect()
-}
-
 /// Takes `managedFields` out of an object.
 fn take_managed_fields(object: &mut Value) -> Option<Value> {
     let meta = object.get_mut("metadata").and_then(Value::as_object_mut);

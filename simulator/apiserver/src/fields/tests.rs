@@ -8,7 +8,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{apply, built_in_schema, manager_or_user_agent, track_update};
+use super::{apply, built_in_schema, track_update};
 use crate::{kind::KindInfo, status::StatusError};
 
 fn secret() -> KindInfo {
@@ -447,11 +447,4 @@ fn lists_follow_the_order_of_the_applier() {
     story.apply("a", json!({"spec": {"tags": ["a", "b", "c"]}}));
     story.apply("b", json!({"spec": {"tags": ["c", "x", "a"]}}));
     story.check_field("/spec/tags", Some(json!(["b", "c", "x", "a"])));
-}
-
-#[test]
-fn the_manager_of_an_update_is_named_after_its_program() {
-    assert_eq!(manager_or_user_agent("m", "x/1"), "m");
-    assert_eq!(manager_or_user_agent("", "kubectl/v1.34 (linux)"), "kubectl");
-    assert_eq!(manager_or_user_agent("", &"a".repeat(200)), "a".repeat(128));
 }

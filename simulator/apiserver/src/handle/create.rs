@@ -340,7 +340,7 @@ impl ApiServer {
                 options: &Value::Null,
                 dry_run,
                 now: call.now,
-                policy_delay: jiff::SignedDuration::ZERO,
+                policy_delay: self.policy_delay,
             },
         )
     }
@@ -358,7 +358,7 @@ fn already_exists(call: &Call, key: &ObjectKey, existing: &Value) -> StatusError
     error
 }
 
-/// A write that left nothing although it should; it cannot happen.
+/// The error of a write after which the store lacks the object, which is a bug of this crate.
 pub(super) fn lost() -> StatusError {
     StatusError::plain(
         500,

@@ -139,9 +139,17 @@ impl ApiServer {
     fn as_of(&self, call: &Call, page: Option<&Continue>) -> Result<AsOf> {
         let parameters = &call.parameters;
         if let Some(page) = page {
+            if !matches!(parameters.resource_version.as_str(), "" | "0") {
+                let message = "specifying resource version is not allowed when using continue";
+                return Err(StatusError::bad_request(message));
+            }
             return match page.revision {
                 Some(revision) if revision < self.store.compacted() => Err(too_old_page(page)),
-                Some(revision) => Ok(AsOf::At(revision.min(self.store.revision()))),
+                Some(revision) => {
+                    // A restore may have taken the store back to before the first page.
+                    self.check_not_ahead(&revision.to_string())?;
+                    Ok(AsOf::At(revision))
+                }
                 None => Ok(AsOf::Now),
             };
         }
@@ -189,7 +197,7 @@ impl ApiServer {
         if wanted <= current {
             return Ok(());
         }
-        let message = format!("Too large resource version: {wanted}, current: {current}");
+        let message = format!("Timeout: Too large resource version: {wanted}, current: {current}");
         let cause = json!({"reason": "ResourceVersionTooLarge", "message": "Too large resource version"});
         Err(StatusError {
             details: json!({"causes": [cause], "retryAfterSeconds": 1}),

@@ -223,7 +223,6 @@ impl ApiServer {
         let wants = crate::auth::Attributes {
             verb: "create",
             group: &info.group,
-            version: &info.version,
             resource: &info.resource,
             subresource: &info.subresource,
             namespace: &info.namespace,

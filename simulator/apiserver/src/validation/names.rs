@@ -113,11 +113,6 @@ pub(crate) fn qualified_problems(text: &str) -> Vec<String> {
     problems
 }
 
-/// If a text may be the value of a label.
-pub(crate) fn is_label_value(text: &str) -> bool {
-    label_value_problem(text).is_none()
-}
-
 pub(crate) fn label_value_problem(text: &str) -> Option<String> {
     if text.len() > LABEL_LENGTH_MAX {
         return Some(too_long(LABEL_LENGTH_MAX));

@@ -8,6 +8,7 @@ mod deletion;
 mod garbage;
 mod lists;
 mod namespaces;
+mod policies;
 mod snapshots;
 mod watches;
 mod writes;

@@ -28,6 +28,18 @@ fn a_restore_in_place_brings_the_past_back() {
 }
 
 #[test]
+fn a_list_does_not_go_on_in_the_history_of_a_backup() {
+    let mut cluster = Cluster::with_cowboys();
+    cluster.create(COWBOYS, &cowboy("a"));
+    let snapshot = cluster.server.snapshot();
+    cluster.create(COWBOYS, &cowboy("b"));
+    let first = cluster.get(&format!("{COWBOYS}?limit=1"));
+    let token = first["metadata"]["continue"].as_str().unwrap();
+    cluster.server.restore(&snapshot, Revisions::Kept);
+    assert_eq!(cluster.code(&format!("{COWBOYS}?limit=1&continue={token}")), 504);
+}
+
+#[test]
 fn bumped_revisions_expire_the_old_ones() {
     let mut cluster = Cluster::with_cowboys();
     let snapshot = cluster.server.snapshot();

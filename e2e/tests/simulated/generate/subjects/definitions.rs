@@ -35,7 +35,7 @@ pub(super) fn act(draft: &mut Draft) {
         &root,
         thing("a", json!({"size": 1, "color": "red"}), Value::Null),
     ));
-    let keeps = draft.random.chance(25);
+    let keeps = draft.random.chance(40);
     let finalizers = if keeps {
         json!(["simulated.bindery.test/kept"])
     } else {
@@ -44,15 +44,27 @@ pub(super) fn act(draft: &mut Draft) {
     let second = draft.call(Call::post(&root, thing("b", json!({"size": 2}), finalizers)));
     draft.call(Call::post(&root, thing("c", json!({"size": "big"}), Value::Null)));
     draft.call(Call::get(&root).query("labelSelector", "!none"));
-    if draft.random.chance(50) {
+    let changes = draft.random.chance(50);
+    if changes {
         change(draft, &path, &root, second);
     }
-    draft.call(Call::delete(&path));
+    // What becomes of its objects does not depend on the propagation.
+    let delete = Call::delete(&path);
+    let propagation = draft.random.pick(&["", "", "Background", "Foreground", "Orphan"]);
+    let delete = match propagation {
+        "" => delete,
+        propagation => delete.query("propagationPolicy", propagation),
+    };
+    draft.call(delete);
     if keeps {
         // A worker of the API server's finalizer waits for each object that is kept, and there are few workers.
         draft.steps.push(Step::Work);
         draft.call(Call::get(format!("{root}/b")).patient());
         draft.call(Call::post(&root, thing("d", json!({"size": 1}), Value::Null)).query("dryRun", "All"));
+        if !changes && draft.random.chance(70) {
+            anew(draft, &group, &path, &root);
+            return;
+        }
         draft.call(Call::merge(
             format!("{root}/b"),
             json!({"metadata": {"finalizers": null}}),
@@ -61,6 +73,23 @@ pub(super) fn act(draft: &mut Draft) {
     draft.settle();
     draft.call(Call::get(&path));
     draft.call(Call::get(&root).patient());
+}
+
+/// Takes the cleanup finalizer from a definition that waits for an object, and creates the definition anew: the object is there again.
+fn anew(draft: &mut Draft, group: &str, path: &str, root: &str) {
+    draft.call(Call::merge(path, json!({"metadata": {"finalizers": null}})));
+    draft.settle();
+    draft.call(Call::post(
+        DEFINITION.list(""),
+        definition(group, &json!({"size": {"type": "integer"}})),
+    ));
+    draft.settle();
+    draft.call(Call::get(format!("{root}/b")).patient());
+    draft.call(Call::merge(
+        format!("{root}/b"),
+        json!({"metadata": {"finalizers": null}}),
+    ));
+    draft.call(Call::get(root).patient());
 }
 
 /// Adds a field with a default. The API server takes a moment to serve the new schema.

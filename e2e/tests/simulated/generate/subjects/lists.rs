@@ -58,6 +58,15 @@ pub(super) fn act(draft: &mut Draft) {
     }
 }
 
+/// A list of a version that is not reached. The API server waits some seconds for it.
+pub(super) fn ahead(draft: &mut Draft) {
+    let kind = draft.kind(&[CONFIG_MAP, SECRET, COWBOY, GADGET]);
+    let list = Call::get(draft.list(kind)).query("labelSelector", "many=true");
+    let listed = draft.call(list.clone());
+    let revision = format!("${{{listed}/metadata/resourceVersion}}000000");
+    draft.call(list.query("resourceVersion", revision));
+}
+
 fn selected(draft: &mut Draft, kind: Kind) {
     let call = Call::get(draft.list(kind));
     let call = match draft.random.below(6) {
@@ -87,14 +96,16 @@ fn pages(draft: &mut Draft, kind: Kind) {
     let list = draft.list(kind);
     let selector = draft.random.chance(50) || kind == CONFIG_MAP;
     let page = |call: Call| {
-        let call = call.query("limit", "2");
+        // There are three objects at least, so that there are three pages.
+        let call = call.query("limit", "1");
         if selector {
             call.query("labelSelector", "many=true")
         } else {
             call
         }
     };
-    let mut previous = draft.call(page(Call::get(&list)));
+    let first = draft.call(page(Call::get(&list)));
+    let mut previous = first;
     for _ in 0..2 {
         if draft.random.chance(30) {
             // What is written meanwhile is on no page.
@@ -107,7 +118,7 @@ fn pages(draft: &mut Draft, kind: Kind) {
     match draft.random.below(4) {
         0 => drop(draft.call(page(Call::get(&list)).query("continue", "nonsense"))),
         1 => {
-            let next = format!("${{{previous}/metadata/continue}}");
+            let next = format!("${{{first}/metadata/continue}}");
             draft.call(
                 page(Call::get(&list))
                     .query("continue", next)
@@ -126,8 +137,12 @@ fn revisions(draft: &mut Draft, kind: Kind) {
     let revision = format!("${{{before}/metadata/resourceVersion}}");
     for _ in 0..2 {
         let call = Call::get(&list).query("labelSelector", "many=true");
-        let call = match draft.random.below(7) {
+        let call = match draft.random.below(8) {
             0 => call.query("resourceVersion", "0").patient(),
+            6 => call
+                .query("resourceVersion", &revision)
+                .query("resourceVersionMatch", "NotOlderThan")
+                .patient(),
             1 => call
                 .query("resourceVersion", &revision)
                 .query("resourceVersionMatch", "Exact"),

@@ -21,6 +21,7 @@ mod schemas;
 mod secrets;
 mod status;
 mod tokens;
+mod watch_ends;
 mod watches;
 
 use super::draft::Draft;
@@ -29,21 +30,26 @@ use super::draft::Draft;
 pub(super) type Author = fn(&mut Draft);
 
 /// Name, weight and author of each subject.
-pub(super) const SUBJECTS: [(&str, usize, Author); 25] = [
+pub(super) const SUBJECTS: [(&str, usize, Author); 30] = [
     ("objects", 14, objects::act),
     ("conflicts", 8, conflicts::act),
     ("lists", 8, lists::act),
+    ("list ahead", 2, lists::ahead),
     ("watches", 12, watches::act),
+    ("expired watch", 3, watch_ends::expired),
+    ("watch ahead", 3, watch_ends::ahead),
+    ("initial events", 4, watch_ends::initial),
+    ("watch timeout", 3, watch_ends::timeouts),
     ("merge patches", 6, patches::merge),
     ("strategic patches", 3, patches::strategic),
     ("JSON patches", 4, json_patches::act),
     ("server-side apply", 10, applies::act),
     ("status", 6, status::act),
     ("deletion", 8, deletion::act),
-    ("owners", 7, owners::act),
+    ("owners", 12, owners::act),
     ("deletecollection", 4, collections::act),
-    ("namespaces", 3, namespaces::act),
-    ("definitions", 2, definitions::act),
+    ("namespaces", 8, namespaces::act),
+    ("definitions", 8, definitions::act),
     ("generated names", 3, generated::act),
     ("invalid requests", 6, invalid::act),
     ("schemas", 7, schemas::act),

@@ -27,7 +27,7 @@ pub(super) fn act(draft: &mut Draft) {
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "early"}}),
     ));
     draft.call(Call::post(NAMESPACE.list(""), namespace.clone()));
-    draft.call(Call::post(NAMESPACE.list(""), namespace));
+    draft.call(Call::post(NAMESPACE.list(""), namespace.clone()));
     for kind in [CONFIG_MAP, SECRET, COWBOY, LEASE] {
         draft.state.insert(kind.list(&name));
     }
@@ -48,7 +48,7 @@ pub(super) fn act(draft: &mut Draft) {
         }
         let kept = kind.path(&name, "kept");
         draft.call(Call::get(&kept));
-        if draft.random.chance(25) {
+        if draft.random.chance(35) {
             // By force: what is in it stays in the store and out of reach.
             let seen = draft.call(Call::get(&path));
             draft.call(Call::edit(
@@ -56,6 +56,14 @@ pub(super) fn act(draft: &mut Draft) {
                 seen,
                 json!({"spec": {"finalizers": []}}),
             ));
+            if draft.random.chance(50) {
+                // What stayed in the store is in the new namespace of that name.
+                draft.settle();
+                draft.call(Call::post(NAMESPACE.list(""), namespace));
+                draft.settle();
+                draft.call(Call::get(&kept));
+                draft.call(Call::merge(&kept, json!({"metadata": {"finalizers": null}})));
+            }
         } else {
             draft.call(Call::merge(&kept, json!({"metadata": {"finalizers": null}})));
         }

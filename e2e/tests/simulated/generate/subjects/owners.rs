@@ -56,6 +56,17 @@ pub(super) fn act(draft: &mut Draft) {
         });
         dependent(draft, watched, &json!([absent]));
     }
+    if draft.random.chance(15) {
+        // The UID of the owner and the name of none.
+        let mut misnamed = reference(draft, owner_kind, &owner, created);
+        misnamed["name"] = "misnamed".into();
+        dependent(draft, watched, &json!([misnamed]));
+    }
+    if owner_kind.is_namespaced && draft.random.chance(15) {
+        // An owner in a namespace cannot own what is in none.
+        let reference = reference(draft, owner_kind, &owner, created);
+        dependent(draft, SHERIFF, &json!([reference]));
+    }
     // The garbage collector is to know the dependents before it sees the end of the owner.
     draft.settle();
     delete(draft, owner_kind, &owner);
@@ -109,10 +120,11 @@ fn dependent(draft: &mut Draft, kind: Kind, owners: &Value) -> (Kind, String, us
 
 fn delete(draft: &mut Draft, kind: Kind, name: &str) {
     let path = draft.path(kind, name);
-    let propagation = draft.random.pick(&["Background", "Foreground", "Orphan", ""]);
+    let propagation = draft.random.pick(&["Background", "Foreground", "Orphan", "", "orphanDependents"]);
     let call = Call::delete(&path);
     let call = match (propagation, draft.random.chance(50)) {
         ("", _) => call,
+        ("orphanDependents", is_orphan) => call.query("orphanDependents", is_orphan.to_string()),
         (_, true) => call.query("propagationPolicy", propagation),
         (_, false) => call.json(json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation})),
     };
