@@ -132,6 +132,8 @@ impl Konnector {
 
     /// Runs the controllers while this replica leads.
     async fn lead(self, mut leadership: Leadership, args: &Args, stop: &CancellationToken) -> anyhow::Result<()> {
+        // After a pause of the process, tasks that it had begun may run before it learns that another replica leads.
+        self.network.kubernetes.require_lease(leadership.renewals());
         let options = ControllerOptions {
             heartbeat_interval: args.heartbeat_interval,
             polling_interval: args.provider_polling_interval,

@@ -1,6 +1,7 @@
 //! Kubernetes clients for controllers: no request is delayed by the client, none hangs, and the caller decides about retries.
 
 mod h2_pool;
+mod lease_check;
 mod network;
 mod rate_limit;
 mod request;
@@ -29,6 +30,7 @@ use tower::{
     util::{Either, MapResponseLayer},
 };
 
+use lease_check::LeaseCheck;
 use traffic::PoolTraffic;
 use transport::Endpoint;
 
@@ -109,6 +111,7 @@ struct ClientLayers<'a> {
     traffic: PoolTraffic,
     timeout: Option<Duration>,
     rate: Option<&'a RateLimit>,
+    lease: Option<&'a LeaseCheck>,
 }
 
 impl std::fmt::Debug for Clients {
@@ -159,28 +162,30 @@ impl Clients {
         traffic: &ClusterTraffic,
     ) -> Result<Self, ClientError> {
         let wanted = |default: Option<Duration>| limits.request_timeout.or(default).filter(|limit| !limit.is_zero());
-        let layers = |traffic: &PoolTraffic, timeout, rate| ClientLayers {
+        let layers = |traffic: &PoolTraffic, timeout, rate, lease| ClientLayers {
             config,
             token,
             traffic: traffic.clone(),
             timeout,
             rate,
+            lease,
         };
         let (rate, request_timeout) = (limits.rate.as_ref(), Some(REQUEST_TIMEOUT));
+        let check = Some(network.lease_check());
         let (watch, write, lease) = (traffic.watch(), traffic.write(), traffic.lease());
         if let Some(transport) = network.transport() {
             return Ok(Self {
-                watch: layers(watch, wanted(None), rate).client(transport.clone())?,
-                write: layers(write, wanted(request_timeout), rate).client(transport.clone())?,
-                lease: layers(lease, request_timeout, None).client(transport)?,
+                watch: layers(watch, wanted(None), rate, None).client(transport.clone())?,
+                write: layers(write, wanted(request_timeout), rate, check).client(transport.clone())?,
+                lease: layers(lease, request_timeout, None, None).client(transport)?,
             });
         }
         let endpoint = Endpoint::new(config)?;
         Ok(Self {
-            watch: layers(watch, wanted(None), rate).client(endpoint.watches(watch, idle_max))?,
-            write: layers(write, wanted(request_timeout), rate).client(endpoint.plain(write, idle_max))?,
+            watch: layers(watch, wanted(None), rate, None).client(endpoint.watches(watch, idle_max))?,
+            write: layers(write, wanted(request_timeout), rate, check).client(endpoint.plain(write, idle_max))?,
             // A lease that is renewed too late is lost, so the user's limits do not apply.
-            lease: layers(lease, request_timeout, None).client(endpoint.plain(lease, 2))?,
+            lease: layers(lease, request_timeout, None, None).client(endpoint.plain(lease, 2))?,
         })
     }
 }
@@ -201,6 +206,7 @@ impl ClientLayers<'_> {
             traffic,
             timeout,
             rate,
+            lease,
         } = self;
         let transport = match timeout {
             Some(limit) => Either::Left(ServiceBuilder::new().timeout(limit).service(transport)),
@@ -224,6 +230,7 @@ impl ClientLayers<'_> {
                     .cloned()
                     .map(|token| MapResponseLayer::new(move |response| token.notice(response))),
             )
+            .option_layer(lease.cloned())
             .map_request(move |request: Request<Body>| {
                 traffic.request(request.method());
                 request

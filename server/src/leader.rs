@@ -12,6 +12,9 @@ pub async fn lead(state: State, candidate: Candidate, stop: CancellationToken) -
     let Some(mut leadership) = stop.run_until_cancelled(candidate.elected()).await else {
         return Ok(());
     };
+    let network = state.network.clone();
+    // After a pause of the process, tasks that it had begun may run before it learns that another replica leads.
+    network.require_lease(leadership.renewals());
     let mut work = tokio::spawn(controllers::run(state, stop.clone()));
     tokio::select! {
         () = leadership.lost() => bail!("leadership was lost"),
@@ -20,6 +23,8 @@ pub async fn lead(state: State, candidate: Candidate, stop: CancellationToken) -
     if !stop.is_cancelled() {
         bail!("the controllers stopped unexpectedly");
     }
+    // Calls that are under way go on, and need no Lease.
+    network.require_no_lease();
     leadership.release().await;
     Ok(())
 }

@@ -4,7 +4,7 @@ use anyhow::{Context as _, bail};
 use bindery_api::names::SERVER;
 use bindery_runtime::{
     admin::{self, Readiness},
-    client::{self, Clients, Network},
+    client::{self, Clients, ClusterTraffic, Network},
     descriptors,
     lease::Candidate,
     shutdown, telemetry,
@@ -47,7 +47,8 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<()> {
     }
     let stop = shutdown::on_signal()?;
     let config = client::config(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
-    let clients = Clients::new(&config, IDLE_CONNECTIONS)?;
+    let network = Network::default();
+    let clients = network.clients(&config, None, IDLE_CONNECTIONS, &ClusterTraffic::default())?;
     let preparing = stop.run_until_cancelled(async {
         let settings = settings(args, &config, &clients).await?;
         let tls = tls::start(args, &settings, &clients).await?;
@@ -66,14 +67,7 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<()> {
         Some(path) => AuditLog::open(path, &mut registry)?,
         None => AuditLog::off(),
     };
-    let starting = State::start(
-        clients,
-        &config,
-        Network::default(),
-        settings,
-        tls.ca.clone(),
-        audit.clone(),
-    );
+    let starting = State::start(clients, &config, network, settings, tls.ca.clone(), audit.clone());
     let Some(state) = stop.run_until_cancelled(starting).await else {
         return Ok(());
     };

@@ -47,6 +47,8 @@ pub const AGGREGATED_ROLE: &str = "bindery-server-exports";
 pub struct State {
     /// Clients for the provider cluster.
     pub clients: Clients,
+    /// The network of the clients.
+    pub network: Network,
     /// The operator's settings.
     pub settings: Arc<Settings>,
     /// The CAs by which clients verify this server, as they are now.
@@ -145,12 +147,13 @@ impl State {
             audit,
             caches: Caches::start(&clients, &settings),
             rights: Rights::new(clients.write.clone()),
-            prober: Prober::new(config, network, clients.write.clone()),
+            prober: Prober::new(config, network.clone(), clients.write.clone()),
             author_verifier: AuthorVerifier::new(clients.write.clone(), &settings.namespace, &identity.username),
             settings: Arc::new(settings),
             grpc_ca,
             identity: Arc::new(identity),
             clients,
+            network,
         })
     }
 

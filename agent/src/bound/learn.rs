@@ -40,6 +40,8 @@ pub(crate) enum Learned {
         namespace: Arc<str>,
         provider_uid: Arc<str>,
     },
+    /// The fields of the provider's object are ours, in this version.
+    Disowned { version: Version },
     /// The copy was written.
     Written {
         uid: Arc<str>,
@@ -78,7 +80,14 @@ impl Known for Pair {
 
     fn see_provider(&mut self, key: &ObjectKey, object: Object, reader: &mut Reader) -> bool {
         let names_are_shared = reader.placement.names_are_shared();
-        let provider = Provider::of(object, &reader.contract, &key.namespace, names_are_shared);
+        let mut provider = Provider::of(object, &reader.contract, &key.namespace, names_are_shared);
+        if let Some(known) = &self.provider
+            && (&known.uid, known.version) == (&provider.uid, provider.version)
+            && let (Owner::Fresh { disowned: true, .. }, Owner::Fresh { disowned, .. }) =
+                (&known.owner, &mut provider.owner)
+        {
+            *disowned = true;
+        }
         let is_foreign = matches!(
             provider.owner,
             Owner::Other { .. } | Owner::Unmarked | Owner::Released(_)
@@ -207,6 +216,12 @@ impl Index<Pair> {
                     provider.deleting = true;
                 }
             }),
+            Learned::Disowned { version } => self.note(key, |pair| {
+                let provider = pair.provider.as_mut();
+                if let Some(provider) = provider.filter(|provider| Some(&provider.uid) == planned.provider.as_ref()) {
+                    provider.disowned(version);
+                }
+            }),
             Learned::Written {
                 uid,
                 source_uid,
@@ -256,6 +271,21 @@ impl Pair {
             seen: None,
             content: None,
         });
+    }
+}
+
+// === impl Provider ===
+
+impl Provider {
+    /// Notes that the fields of the object are ours, unless the watch has shown a newer version.
+    fn disowned(&mut self, version: Version) {
+        if self.version > version {
+            return;
+        }
+        if let Owner::Fresh { disowned, .. } = &mut self.owner {
+            *disowned = true;
+            self.version = version;
+        }
     }
 }
 

@@ -106,7 +106,11 @@ pub(crate) enum Owner {
     /// It belongs to another contract.
     Other { contract: Box<str> },
     /// The provider made it for this contract, and it never had a counterpart on the consumer: adoption may take it.
-    Fresh { opted_in: bool },
+    Fresh {
+        opted_in: bool,
+        /// Whether the fields that the consumer's object has are ours already, in the known version.
+        disowned: bool,
+    },
     /// It has no annotation that says whose it is.
     Unmarked,
 }
@@ -173,7 +177,10 @@ impl Provider {
                 source_uid: source_uid.into(),
             },
             _ => match Candidate::of(mark, contract, names_are_shared) {
-                Candidate::Fresh { opted_in } => Owner::Fresh { opted_in },
+                Candidate::Fresh { opted_in } => Owner::Fresh {
+                    opted_in,
+                    disowned: false,
+                },
                 _ => Owner::Unmarked,
             },
         };

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use crate::{
     bound::pair::{Consumer, Owner, Pair, Provider},
     index::Contents as _,
-    model::projection::LastProjection,
+    model::{object::Version, projection::LastProjection},
 };
 
 mod blocked;
@@ -189,12 +189,17 @@ fn present(pair: &Pair, consumer: &Consumer, provider: &Provider, place: &Arc<st
     let mut plan = Plan::default();
     if provider.deleting {
         // The next plan after its end creates a new copy.
-    } else if takes_over {
-        let source = consumer.content.as_ref().filter(|_| is_fresh);
-        plan.ops.extend(source.map(|source| Op::Disown {
+    } else if let Owner::Fresh { disowned: false, .. } = provider.owner
+        && let Some(source) = &consumer.content
+    {
+        plan.ops.push(Op::Disown {
             uid: provider.uid.text(),
             source: Arc::clone(source),
-        }));
+        });
+        status_down(&mut plan, consumer, provider, mode);
+        // The next plan updates the copy, in the version that this one makes.
+        return plan;
+    } else if takes_over {
         take_over(&mut plan, consumer, provider);
     } else {
         spec_up(&mut plan, pair, consumer, provider);
@@ -246,9 +251,12 @@ fn take_over(plan: &mut Plan, consumer: &Consumer, provider: &Provider) {
 fn update(consumer: &Consumer, provider: &Provider, corrected: bool) -> Op {
     match &consumer.content {
         None => Op::ReadConsumer,
+        // The provider went back in time, and has not shown the copy since.
+        Some(_) if provider.version == Version::default() => Op::ReadProvider,
         Some(source) => Op::Update {
             source: Arc::clone(source),
             uid: provider.uid.text(),
+            version: provider.version,
             last: LastProjection {
                 fingerprint: consumer.projection,
                 corrected,
@@ -342,7 +350,7 @@ impl Mode {
     /// Whether the user wants that an object of the provider is adopted.
     fn takes(self, provider: &Provider) -> bool {
         match provider.owner {
-            Owner::Fresh { opted_in } => self.adoption.takes(&Candidate::Fresh { opted_in }),
+            Owner::Fresh { opted_in, .. } => self.adoption.takes(&Candidate::Fresh { opted_in }),
             _ => false,
         }
     }

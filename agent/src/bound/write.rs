@@ -48,12 +48,13 @@ impl Writer {
             Op::Update {
                 source,
                 uid,
+                version,
                 last,
                 projections,
                 has_release,
             } => {
                 let kept = (&**projections, *has_release);
-                self.write_copy(target, source, Some(uid), *last, kept).await
+                self.write_copy(target, source, Some((uid, *version)), *last, kept).await
             }
             Op::Status {
                 uid,
@@ -142,7 +143,7 @@ impl Writer {
         &self,
         target: Target<'_>,
         source: &Object,
-        uid: Option<&Arc<str>>,
+        replaced: Option<(&Arc<str>, Version)>,
         last: LastProjection,
         (projections, has_release): (&[Annotation], bool),
     ) -> Result<Option<Learned>, kube::Error> {
@@ -170,7 +171,8 @@ impl Writer {
             notes.insert(own, &mark);
         }
         let labels = carried(&source.meta.labels).collect();
-        let meta = Meta::of_copy(target.name, target.place, uid.map(|uid| &**uid), labels, notes);
+        let replaced = replaced.map(|(uid, version)| (&**uid, version));
+        let meta = Meta::of_copy(target.name, target.place, replaced, labels, notes);
         let path = self.provider_path(target);
         let answer = self.write(&self.provider, &path, source, meta).await?;
         Ok(Some(Learned::Written {

@@ -8,7 +8,11 @@ use super::{
 };
 use crate::{
     index::Contents as _,
-    model::{object::Object, projection::LastProjection, uid::Uid},
+    model::{
+        object::{Object, Version},
+        projection::LastProjection,
+        uid::Uid,
+    },
 };
 
 /// What a plan depends on besides the object itself.
@@ -33,11 +37,12 @@ pub(crate) enum Op {
         source: Arc<Object>,
         last: LastProjection,
     },
-    /// Writes the content of the source to the copy of this UID.
+    /// Writes the content of the source to the copy of this UID; fails if the copy has another version.
     Update {
         on: Cluster,
         source: Arc<Object>,
         uid: Arc<str>,
+        version: Version,
         last: LastProjection,
     },
     /// Deletes the copy of this UID. It is `guarded` where only the claim ended: the source is there, and the guard of deletions
@@ -357,10 +362,15 @@ fn write(cluster: Cluster, source: &Side, copy: &Side, corrected: bool) -> Plan 
             Some(_) => {}
         }
     }
+    if copy.version == Version::default() {
+        // The cluster went back in time, and has not shown the copy since.
+        return Plan::of(Op::Read { on });
+    }
     Plan::of(Op::Update {
         on,
         source: Arc::clone(content),
         uid,
+        version: copy.version,
         last: LastProjection { fingerprint, corrected },
     })
 }

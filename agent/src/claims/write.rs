@@ -15,7 +15,7 @@ use crate::{
     connection::{Answered, Meta, Target, Writer},
     index::{Index, PlannedUids},
     model::{
-        object::Object,
+        object::{Object, Version},
         projection::{LastProjection, carried},
     },
 };
@@ -42,7 +42,13 @@ pub(crate) async fn apply(
         match op {
             Op::Read { on } => read(writer, target, *on).await,
             Op::Create { on, source, last } => write(writer, rules, target, *on, source, None, *last).await,
-            Op::Update { on, source, uid, last } => write(writer, rules, target, *on, source, Some(uid), *last).await,
+            Op::Update {
+                on,
+                source,
+                uid,
+                version,
+                last,
+            } => write(writer, rules, target, *on, source, Some((uid, *version)), *last).await,
             Op::Delete { on, uid, .. } => delete(writer, target, *on, uid).await,
             Op::DeleteOrphan { on, uid, source_uid } => {
                 let (client, path) = path(writer, target, on.other());
@@ -78,7 +84,7 @@ async fn write(
     target: Target<'_>,
     on: Cluster,
     source: &Object,
-    uid: Option<&Arc<str>>,
+    replaced: Option<(&Arc<str>, Version)>,
     last: LastProjection,
 ) -> Result<Learned, kube::Error> {
     let mark = last.to_string();
@@ -104,7 +110,8 @@ async fn write(
         }
     };
     let (client, path) = path(writer, target, on);
-    let meta = Meta::of_copy(target.name, namespace, uid.map(|uid| &**uid), marks, notes);
+    let replaced = replaced.map(|(uid, version)| (&**uid, version));
+    let meta = Meta::of_copy(target.name, namespace, replaced, marks, notes);
     let Answered { uid, version } = writer.write(client, &path, source, meta).await?;
     Ok(Learned::Written {
         on,

@@ -19,7 +19,7 @@ pub(crate) const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadat
 /// Accept header for answers that carry the whole object.
 pub(crate) const FULL: &str = "application/json";
 /// A resource version that no object has: server-side apply with it creates, and refuses to touch what exists.
-const CREATE_ONLY: &str = "1";
+const CREATE_ONLY: Version = Version(1);
 
 /// Time limit of [`Writer::in_time`] for a request with its answer.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
@@ -84,7 +84,7 @@ pub(crate) struct Meta<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uid: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub resource_version: Option<&'a str>,
+    pub resource_version: Option<Version>,
     pub labels: BTreeMap<&'a str, &'a str>,
     pub annotations: BTreeMap<&'a str, &'a str>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
@@ -98,19 +98,21 @@ pub(crate) struct Answered {
 }
 
 impl<'a> Meta<'a> {
-    /// The metadata to write to the copy with this UID; without a UID, the copy is created and must not exist.
+    /// The metadata to write to the copy that has this UID and version; without them, the copy is created and must not exist. With
+    /// the version, a request that arrives late or twice changes nothing.
     pub(crate) fn of_copy(
         name: &'a str,
         namespace: &'a str,
-        uid: Option<&'a str>,
+        replaced: Option<(&'a str, Version)>,
         labels: BTreeMap<&'a str, &'a str>,
         annotations: BTreeMap<&'a str, &'a str>,
     ) -> Self {
+        let (uid, version) = replaced.unzip();
         Self {
             name,
             namespace,
             uid,
-            resource_version: uid.is_none().then_some(CREATE_ONLY),
+            resource_version: Some(version.unwrap_or(CREATE_ONLY)),
             labels,
             annotations,
             finalizers: &[],
@@ -227,5 +229,28 @@ impl Serialize for CopyBody<'_> {
             map.serialize_entry(&**key, text)?;
         }
         map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_is_created_where_there_is_none_and_updated_in_the_version_that_is_known() {
+        let meta = |replaced| {
+            let meta = Meta::of_copy("billy", "place", replaced, BTreeMap::new(), BTreeMap::new());
+            serde_json::to_value(meta).unwrap()
+        };
+        let copy = |more: serde_json::Value| {
+            let mut copy = json!({"name": "billy", "namespace": "place", "labels": {}, "annotations": {}});
+            copy.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            copy
+        };
+        assert_eq!(meta(None), copy(json!({"resourceVersion": "1"})));
+        assert_eq!(
+            meta(Some(("u", Version(42)))),
+            copy(json!({"uid": "u", "resourceVersion": "42"}))
+        );
     }
 }

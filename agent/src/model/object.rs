@@ -9,7 +9,7 @@ use std::{collections::HashSet, fmt, marker::PhantomData, sync::Arc};
 use bindery_api::annotations;
 use bindery_runtime::watch::Decode;
 use serde::{
-    Deserialize, Deserializer,
+    Deserialize, Deserializer, Serialize, Serializer,
     de::{IgnoredAny, MapAccess, Visitor},
 };
 use serde_json::value::RawValue;
@@ -107,6 +107,12 @@ impl<'de> Deserialize<'de> for Version {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
         text.parse().map(Self).map_err(serde::de::Error::custom)
+    }
+}
+
+impl Serialize for Version {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

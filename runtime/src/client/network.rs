@@ -13,7 +13,8 @@ use hyper::body::Bytes;
 use kube::{Config, client::Body};
 use tower::{BoxError, Service};
 
-use super::{ClientError, Clients, ClusterTraffic, RequestLimits, SharedToken};
+use super::{ClientError, Clients, ClusterTraffic, RequestLimits, SharedToken, lease_check::LeaseCheck};
+use crate::lease::Renewals;
 
 /// The body of an answer, which may be a watch that sends for a long time.
 pub type TransportBody = UnsyncBoxBody<Bytes, BoxError>;
@@ -26,7 +27,10 @@ pub trait Transport: fmt::Debug + Send + Sync {
 
 /// The network on which clients reach API servers. The default is TCP and TLS. Clones share the network.
 #[derive(Clone, Debug, Default)]
-pub struct Network(Option<Arc<dyn Transport>>);
+pub struct Network {
+    transport: Option<Arc<dyn Transport>>,
+    lease: LeaseCheck,
+}
 
 /// A [`Transport`] as a service.
 #[derive(Clone, Debug)]
@@ -37,7 +41,10 @@ pub(super) struct TransportService(pub(super) Arc<dyn Transport>);
 impl Network {
     /// A network that consists of this transport, without TCP and TLS.
     pub fn of(transport: impl Transport + 'static) -> Self {
-        Self(Some(Arc::new(transport)))
+        Self {
+            transport: Some(Arc::new(transport)),
+            lease: LeaseCheck::default(),
+        }
     }
 
     /// Builds the clients of one cluster on this network, as [`Clients::counted`] does.
@@ -51,8 +58,23 @@ impl Network {
         Clients::build(self, config, token, idle_max, &RequestLimits::default(), traffic)
     }
 
+    /// Makes [`Clients::write`] of each cluster fail all requests but reads while the renewal of this Lease is overdue. A request
+    /// that waits for a connection at that moment is not sent either.
+    pub fn require_lease(&self, renewals: Renewals) {
+        self.lease.set(Some(renewals));
+    }
+
+    /// Lets all writes pass again, as before [`Network::require_lease`].
+    pub fn require_no_lease(&self) {
+        self.lease.set(None);
+    }
+
     pub(super) fn transport(&self) -> Option<TransportService> {
-        self.0.clone().map(TransportService)
+        self.transport.clone().map(TransportService)
+    }
+
+    pub(super) fn lease_check(&self) -> &LeaseCheck {
+        &self.lease
     }
 }
 

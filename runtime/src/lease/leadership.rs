@@ -174,6 +174,16 @@ impl Renewals {
         let slept = last.wall.elapsed().is_ok_and(|elapsed| elapsed >= self.deadline);
         slept || last.at.elapsed() >= self.deadline
     }
+
+    /// Renewals that begin now, and a function that renews the Lease again.
+    #[cfg(test)]
+    pub(crate) fn renewed_now(deadline: Duration) -> (Self, impl Fn()) {
+        let (renewed, last) = watch::channel(RenewalTime::now());
+        let renew = move || {
+            renewed.send_replace(RenewalTime::now());
+        };
+        (Self { last, deadline }, renew)
+    }
 }
 
 // === impl RenewalTime ===

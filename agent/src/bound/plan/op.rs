@@ -19,7 +19,8 @@ pub(crate) enum Op {
     ReadProvider,
     /// Creates the consumer's object from the provider's; fails if there is any object of that name.
     Adopt { source: Arc<Object>, place: Arc<str> },
-    /// Transfers to us, in the provider's object of this UID, ownership of all fields that the consumer's object has.
+    /// Transfers to us, in the provider's object of this UID, ownership of all fields that the consumer's object has. That makes a
+    /// new version of the object.
     Disown { uid: Arc<str>, source: Arc<Object> },
     /// Adds our finalizer to the consumer's object, and annotations with the namespace and UID of the copy.
     Hold {
@@ -30,10 +31,11 @@ pub(crate) enum Op {
     },
     /// Creates the provider's copy; fails if there is any object of that name.
     Create { source: Arc<Object>, last: LastProjection },
-    /// Writes the content of the consumer's object to the copy of this UID.
+    /// Writes the content of the consumer's object to the copy of this UID; fails if the copy has another version.
     Update {
         source: Arc<Object>,
         uid: Arc<str>,
+        version: Version,
         last: LastProjection,
         /// The annotations that record the last writes of all contracts; the write keeps them.
         projections: Box<[Annotation]>,

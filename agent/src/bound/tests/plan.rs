@@ -207,7 +207,22 @@ impl World {
                 assert!(self.consumer.is_none(), "would take over an object");
                 self.adopt(source, place);
             }
-            Op::Disown { uid, .. } => assert_eq!(self.provider.as_ref().unwrap()["metadata"]["uid"], json!(uid)),
+            Op::Disown { uid, .. } => {
+                assert_eq!(self.provider.as_ref().unwrap()["metadata"]["uid"], json!(uid));
+                let version = self.next_version();
+                set(
+                    self.provider.as_mut().unwrap(),
+                    "/metadata/resourceVersion",
+                    json!(version),
+                );
+                let learned = Learned::Disowned {
+                    version: Version(self.version),
+                };
+                let planned = self.planned();
+                self.index.learn(&Self::key(), learned, &planned);
+                // The watch shows the transfer after its answer.
+                self.show_provider();
+            }
             Op::Hold {
                 version,
                 finalizers,
@@ -230,11 +245,13 @@ impl World {
             Op::Update {
                 source,
                 uid,
+                version,
                 last,
                 projections,
                 has_release,
             } => {
                 assert_eq!(self.provider.as_ref().unwrap()["metadata"]["uid"], json!(uid));
+                assert_eq!(*version, self.copy_version());
                 self.write_copy(source, uid.to_string(), *last, projections, *has_release);
             }
             Op::Status { source, .. } => {
@@ -261,6 +278,10 @@ impl World {
                 self.set_consumer("/metadata/finalizers", json!(finalizers));
             }
         }
+    }
+
+    fn copy_version(&self) -> Version {
+        parse(self.provider.as_ref().unwrap()).meta.resource_version
     }
 
     fn planned(&self) -> PlannedUids {
@@ -379,6 +400,42 @@ fn a_life_costs_as_few_writes_as_it_can() {
     world.delete_consumer();
     assert_eq!(world.settle(MODE).0, ["delete_provider", "release"]);
     assert!(world.consumer.is_none() && world.provider.is_none());
+}
+
+#[test]
+fn an_update_names_the_version_that_was_shown_or_answered_last() {
+    let mut world = World::new();
+    world.create_consumer(1);
+    world.settle(MODE);
+    let version = |world: &mut World| {
+        world.plan(MODE).ops.iter().find_map(|op| match op {
+            Op::Update { version, .. } => Some(*version),
+            _ => None,
+        })
+    };
+    world.set_consumer("/spec/intent", json!(2));
+    assert_eq!(version(&mut world), Some(world.copy_version()));
+    world.set_provider("/status", json!({"result": "done"}));
+    assert_eq!(version(&mut world), Some(world.copy_version()));
+    let learned = Learned::Written {
+        uid: parse(world.provider.as_ref().unwrap()).meta.uid,
+        source_uid: parse(world.consumer.as_ref().unwrap()).meta.uid,
+        version: Version(100),
+        last: LastProjection {
+            fingerprint: projection::fingerprint(&parse(world.consumer.as_ref().unwrap())),
+            corrected: false,
+        },
+    };
+    let planned = world.planned();
+    world.index.learn(&World::key(), learned, &planned);
+    assert_eq!(version(&mut world), None, "the watch has not shown the write yet");
+    world.set_consumer("/spec/intent", json!(3));
+    assert_eq!(version(&mut world), Some(Version(100)));
+    // A provider that went back in time has other versions.
+    world.index.provider_rewound(&"wild-west".into());
+    assert!(matches!(world.plan(MODE).ops[..], [Op::ReadProvider]));
+    world.show_provider();
+    assert_eq!(version(&mut world), Some(world.copy_version()));
 }
 
 #[test]

@@ -7,12 +7,18 @@ use bindery_runtime::errors;
 use http::{Method, Request, header};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, api::PostParams};
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use crate::{
     bound::learn::Learned,
-    connection::{CopyBody, FULL, JSON, METADATA_ONLY, Meta, PLAIN, Target, Writer, send, send_accepting},
-    model::{FIELD_MANAGER, object::Object, ownership, projection::carried},
+    connection::{Answer, CopyBody, FULL, JSON, METADATA_ONLY, Meta, PLAIN, Target, Writer, send, send_accepting},
+    model::{
+        FIELD_MANAGER,
+        object::{Object, Version},
+        ownership,
+        projection::carried,
+    },
 };
 
 /// The end of the message that adoption lacks the right to create a missing namespace.
@@ -92,7 +98,9 @@ impl Writer {
         let meta = &existing["metadata"];
         let entries = meta["managedFields"].as_array().map(Vec::as_slice).unwrap_or_default();
         let Some(entries) = ownership::disowned(entries, &self.resource.api_version(), source) else {
-            return Ok(None);
+            // An object that took the name is none that was planned for; the watch shows it.
+            let version = Version::deserialize(&meta["resourceVersion"]).map_err(kube::Error::SerdeError)?;
+            return Ok((meta["uid"] == *uid).then_some(Learned::Disowned { version }));
         };
         let change = json!([
             {"op": "test", "path": "/metadata/uid", "value": uid},
@@ -100,8 +108,10 @@ impl Writer {
             {"op": "replace", "path": "/metadata/managedFields", "value": entries},
         ]);
         let path = format!("{path}?fieldManager={FIELD_MANAGER}");
-        send::<Value>(&self.provider, Method::PATCH, &path, JSON, &change).await?;
-        Ok(None)
+        let answer: Answer = send(&self.provider, Method::PATCH, &path, JSON, &change).await?;
+        Ok(Some(Learned::Disowned {
+            version: answer.metadata.resource_version,
+        }))
     }
 }
 

@@ -325,6 +325,9 @@ impl State {
             Some(known) if known["metadata"]["uid"] != *wanted_uid => {
                 return refusal(409, "Conflict", place, "another UID");
             }
+            Some(known) if known["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"] => {
+                return refusal(409, "Conflict", place, "another version");
+            }
             None if !wanted_uid.is_null() => return refusal(409, "Conflict", place, "there is none"),
             Some(known) => {
                 let is_locked = known["immutable"] == json!(true) && known["data"] != body["data"];

@@ -207,6 +207,37 @@ fn a_copy_says_what_its_source_says() {
 }
 
 #[test]
+fn an_update_names_the_version_that_was_shown_or_answered_last() {
+    for of in BOTH {
+        let (there, uid) = (of.other(), copy(of)["metadata"]["uid"].as_str().unwrap().to_owned());
+        let version = |scene: &mut Scene| match scene.plan().ops[..] {
+            [Op::Update { version, .. }] => version,
+            ref ops => panic!("{ops:?}"),
+        };
+        let changed = with(source(of), "/data", json!({"k": "djI="}));
+        let mut scene = on(paired(of), of, &changed);
+        assert_eq!(version(&mut scene), Version(7));
+        let touched = with(copy(of), "/metadata/resourceVersion", json!("8"));
+        let mut scene = on(scene, there, &touched);
+        assert_eq!(version(&mut scene), Version(8));
+        let last = LastProjection {
+            fingerprint: projection::fingerprint(&object(&changed)),
+            corrected: false,
+        };
+        let written = Side::copy(&object(&changed), uid.as_str(), Version(9), last);
+        scene.pair.written(there, written);
+        let mut scene = on(scene, of, &with(source(of), "/data", json!({"k": "djM="})));
+        assert_eq!(version(&mut scene), Version(9));
+        // A cluster that went back in time has other versions.
+        match there {
+            Cluster::Consumer => scene.pair.rewind_consumer(),
+            Cluster::Provider => scene.pair.rewind_provider(),
+        }
+        scene.expect(&format!("read {there}"));
+    }
+}
+
+#[test]
 fn a_foreign_change_is_written_back_once() {
     for of in BOTH {
         let (there, uid) = (of.other(), copy(of)["metadata"]["uid"].as_str().unwrap().to_owned());
@@ -437,8 +468,16 @@ impl World {
                 assert!(self.objects.of(*on).is_none(), "a creation takes nothing over");
                 self.write(*on, source, None, *last);
             }
-            Op::Update { on, source, uid, last } => {
+            Op::Update {
+                on,
+                source,
+                uid,
+                version,
+                last,
+            } => {
                 assert_eq!(self.uid(*on).as_deref(), Some(&**uid));
+                let known = &self.objects.of(*on).as_ref().unwrap()["metadata"]["resourceVersion"];
+                assert_eq!(*known, version.to_string());
                 self.write(*on, source, Some(uid), *last);
             }
             Op::Delete { on, uid, .. } => {

@@ -97,7 +97,7 @@ fn nothing_is_adopted_by_who_ends() {
 fn status_follows_and_the_end_is_the_consumers() {
     let mut world = World::fresh(&json!({annotations::AUTOADOPT: "true"}));
     world.set_provider("/status", json!({"result": "done"}));
-    assert_eq!(world.settle(OPT_IN).0, ["adopt", "disown", "update", "status"]);
+    assert_eq!(world.settle(OPT_IN).0, ["adopt", "disown", "status", "update"]);
     assert_eq!(world.consumer.as_ref().unwrap()["status"], json!({"result": "done"}));
     world.delete_consumer();
     assert_eq!(world.settle(OPT_IN).0, ["delete_provider", "release"]);
@@ -145,6 +145,22 @@ fn two_that_say_the_same_are_linked_and_others_are_a_conflict() {
     world.delete_consumer();
     world.settle(MODE);
     assert_eq!(world.provider, before);
+}
+
+#[test]
+fn fields_are_transferred_anew_after_another_write() {
+    let mut world = World::fresh(&json!({}));
+    for expect in ["adopt", "disown"] {
+        for op in world.plan(ALL).ops {
+            world.apply(&op);
+        }
+        assert_eq!(world.writes.pop(), Some(expect));
+    }
+    // The watch shows the transfer a second time, and then what the provider wrote.
+    world.show_provider();
+    assert!(matches!(world.plan(ALL).ops[..], [Op::Update { .. }]));
+    world.set_provider("/metadata/labels", json!({"by": "the provider"}));
+    assert_eq!(world.settle(ALL).0, ["disown", "update"]);
 }
 
 #[test]
