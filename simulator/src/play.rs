@@ -201,8 +201,7 @@ impl Player<'_> {
 
     /// Runs the world until this time, and checks each write.
     fn until(&mut self, time: Duration) {
-        while self.world.next_at().is_some_and(|at| at <= time) && !self.is_over() {
-            self.world.step();
+        while !self.is_over() && self.world.step_until(time).is_some() {
             self.steps += 1;
             self.check();
         }

@@ -158,20 +158,25 @@ impl World {
 
     /// Does the next step, and moves time to it. `None` if nothing will ever happen.
     pub fn step(&mut self) -> Option<Step> {
-        loop {
+        self.step_until(Duration::MAX)
+    }
+
+    /// Does the next step that is due until then, and moves time to it. `None` if no step is due until then. Scheduled events that
+    /// have become void are no steps, so the next event may be due and the next step not.
+    pub fn step_until(&mut self, limit: Duration) -> Option<Step> {
+        while self.queue.next_at()? <= limit {
             let (at, event) = self.queue.pop()?;
             self.now = self.now.max(at);
             if let Some(step) = self.perform(event) {
                 return Some(step);
             }
         }
+        None
     }
 
     /// Does all steps that are due until then, and moves time there.
     pub fn run_until(&mut self, time: Duration) {
-        while self.next_at().is_some_and(|at| at <= time) {
-            self.step();
-        }
+        while self.step_until(time).is_some() {}
         self.now = self.now.max(time);
     }
 

@@ -112,8 +112,10 @@ impl World {
             .push(ProcessSlot::new(None, format!("a caller of provider {provider}")));
         self.start_main(id, main.boxed(), outbox, None);
         let until = self.now + CALL_TIME_MAX;
-        while outcome.lock().is_none() && self.next_at().is_some_and(|at| at < until) {
-            self.step();
+        while outcome.lock().is_none() {
+            if self.step_until(until).is_none() {
+                break;
+            }
         }
         self.stop(id);
         outcome.lock().take()
