@@ -4,8 +4,9 @@ use std::{collections::BTreeSet, time::Duration};
 
 use bindery_simulator_apiserver::{ApiServer, ObjectKey, Revisions, Snapshot};
 use rand::RngExt as _;
+use rand_chacha::ChaCha8Rng;
 
-use super::{Event, World, WorldChange, timestamp};
+use super::{Event, RuleNumber, World, WorldChange, timestamp};
 use crate::topology::Cluster;
 
 /// How often an API server sends bookmarks.
@@ -15,10 +16,21 @@ const BOOKMARKS_EVERY: Duration = Duration::from_mins(1);
 #[derive(Debug)]
 pub(super) struct ClusterSlot {
     pub(super) api: ApiServer,
-    /// An earlier state, from which lists are answered that accept one.
-    pub(super) stale: Option<ApiServer>,
-    /// Whether a step of the control plane is scheduled.
-    chore_due: bool,
+    /// When the next step of the control plane is due, if one is scheduled.
+    chore_due: Option<Duration>,
+    /// The controllers of the control plane stand still until then, by the rule of this number.
+    stopped: Option<(RuleNumber, Duration)>,
+}
+
+/// How long after a write the controllers of a control plane work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pace {
+    /// After milliseconds, as in a cluster without load.
+    Quick,
+    /// After some seconds, as in a busy cluster.
+    Slow,
+    /// After up to half a minute, as while the controller manager changes its leader.
+    Late,
 }
 
 /// A backup of a cluster's etcd.
@@ -38,15 +50,35 @@ impl ClusterSlot {
     pub(super) fn new(api: ApiServer) -> Self {
         Self {
             api,
-            stale: None,
-            chore_due: false,
+            chore_due: None,
+            stopped: None,
         }
+    }
+}
+
+impl Pace {
+    /// Draws the pace of a seed.
+    pub(super) fn draw(random: &mut ChaCha8Rng) -> Self {
+        match random.random_range(0..100_u32) {
+            0..80 => Self::Quick,
+            80..95 => Self::Slow,
+            _ => Self::Late,
+        }
+    }
+
+    fn delay(self, random: &mut ChaCha8Rng) -> Duration {
+        Duration::from_micros(match self {
+            Self::Quick => random.random_range(500..30_000),
+            Self::Slow => random.random_range(200_000..5_000_000),
+            Self::Late => random.random_range(500_000..30_000_000),
+        })
     }
 }
 
 impl World {
     /// Adds a cluster and starts its control plane.
-    pub(super) fn add_cluster(&mut self, name: Cluster, api: ApiServer) {
+    pub(super) fn add_cluster(&mut self, name: Cluster, mut api: ApiServer) {
+        api.set_policy_delay(self.policy_delay);
         self.clusters.insert(name, ClusterSlot::new(api));
         self.schedule_bookmarks(name);
         self.after_writes(name);
@@ -65,23 +97,26 @@ impl World {
         Some(backup)
     }
 
-    /// Restores a backup of a cluster in place. All its watches end.
-    pub fn restore(&mut self, cluster: Cluster, backup: &Backup, revisions: Revisions) {
+    /// Restores a backup of a cluster in place. All its watches end. Returns whether something had been written since the backup.
+    pub fn restore(&mut self, cluster: Cluster, backup: &Backup, revisions: Revisions) -> bool {
         self.note(&format!(
             "{cluster} is restored from its backup, revisions {revisions:?}"
         ));
+        let mut has_changed = false;
         if let Some(slot) = self.clusters.get_mut(&cluster) {
+            has_changed = slot.api.revision() != backup.0.revision();
             slot.api.restore(&backup.0, revisions);
-            slot.stale = None;
         }
         self.after_writes(cluster);
         self.schedule_chore(cluster);
+        has_changed
     }
 
-    /// Takes this percentage of the objects of bound and exported APIs out of a cluster's etcd, without a trace.
-    pub fn lose(&mut self, cluster: Cluster, percent: u8) {
+    /// Takes this percentage of the objects of bound and exported APIs out of a cluster's etcd, without a trace. Returns how many
+    /// objects these were.
+    pub fn lose(&mut self, cluster: Cluster, percent: u8) -> usize {
         let Some(slot) = self.clusters.get_mut(&cluster) else {
-            return;
+            return 0;
         };
         let is_custom = |key: &ObjectKey| {
             let group = key.group.as_str();
@@ -97,6 +132,7 @@ impl World {
         self.note(&format!("{cluster} loses {} objects", lost.len()));
         self.after_writes(cluster);
         self.schedule_chore(cluster);
+        lost.len()
     }
 
     /// Starts a backup of a consumer as a second cluster with a konnector of its own.
@@ -118,21 +154,24 @@ impl World {
         self.fail_watches_of(cluster);
     }
 
-    /// Makes a cluster forget its history.
-    pub fn compact(&mut self, cluster: Cluster) {
+    /// Makes a cluster forget its history. Returns whether there is such a cluster.
+    pub fn compact(&mut self, cluster: Cluster) -> bool {
         self.note(&format!("{cluster} is compacted"));
         if let Some(slot) = self.clusters.get_mut(&cluster) {
             slot.api.compact();
         }
         self.after_writes(cluster);
+        self.clusters.contains_key(&cluster)
     }
 
-    /// Ends all watches of a cluster early.
-    pub fn end_watches(&mut self, cluster: Cluster) {
+    /// Ends all watches of a cluster early. Returns how many these were.
+    pub fn end_watches(&mut self, cluster: Cluster) -> usize {
         self.note(&format!("all watches of {cluster} end"));
-        for watch in self.watches.of_cluster(cluster) {
-            self.end_watch(watch);
+        let watches = self.watches.of_cluster(cluster);
+        for watch in &watches {
+            self.end_watch(*watch);
         }
+        watches.len()
     }
 
     /// Records what was written in a cluster, and schedules what follows from it.
@@ -160,35 +199,79 @@ impl World {
         self.schedule_watches(cluster);
     }
 
+    /// Schedules the next step of a control plane, unless one is scheduled.
     fn schedule_chore(&mut self, cluster: Cluster) {
-        let delay = Duration::from_micros(self.random.random_range(500..30_000));
+        self.schedule_chore_at(cluster, self.pace);
+    }
+
+    fn schedule_chore_at(&mut self, cluster: Cluster, pace: Pace) {
+        let delay = pace.delay(&mut self.random);
         if let Some(slot) = self.clusters.get_mut(&cluster)
-            && !slot.chore_due
+            && slot.chore_due.is_none()
         {
-            slot.chore_due = true;
-            self.queue.push(self.now + delay, Event::Chore(cluster));
+            let at = self.now + delay;
+            slot.chore_due = Some(at);
+            self.queue.push(at, Event::Chore(cluster));
         }
     }
 
-    /// Lets one controller of the control plane work, if there is work.
+    /// Stops the controllers of a cluster's control plane for this long.
+    pub fn stop_controllers(&mut self, cluster: Cluster, time: Duration) -> RuleNumber {
+        self.note(&format!("the controllers of {cluster} stop for {time:?}"));
+        let rule = self.rules.add();
+        if let Some(slot) = self.clusters.get_mut(&cluster) {
+            slot.stopped = Some((rule, self.now + time));
+        }
+        rule
+    }
+
+    /// Lets the control planes work as late after writes as the seed says. Until then they are quick, so that clusters are set up soon.
+    pub fn slow_controllers(&mut self) {
+        self.pace = self.seeds_pace;
+    }
+
+    /// Lets all control planes work soon after each write.
+    pub(super) fn hasten_controllers(&mut self) {
+        self.pace = Pace::Quick;
+        let clusters: Vec<_> = self.clusters().collect();
+        for cluster in clusters {
+            if let Some(slot) = self.clusters.get_mut(&cluster) {
+                slot.stopped = None;
+                // The event that is scheduled becomes void.
+                slot.chore_due = None;
+            }
+            self.schedule_chore(cluster);
+        }
+    }
+
+    /// Lets one controller of the control plane work; false if there is no work, or another step is due instead.
     pub(super) fn chore(&mut self, cluster: Cluster) -> bool {
         let Some(slot) = self.clusters.get_mut(&cluster) else {
             return false;
         };
-        slot.chore_due = false;
+        if slot.chore_due.is_none_or(|due| due > self.now) {
+            return false;
+        }
+        slot.chore_due = None;
         let chores = slot.api.background();
         if chores.is_empty() {
+            return false;
+        }
+        if let Some((rule, until)) = slot.stopped.filter(|(_, until)| *until > self.now) {
+            self.rules.hit(rule);
+            slot.chore_due = Some(until);
+            self.queue.push(until, Event::Chore(cluster));
             return false;
         }
         let chore = &chores[self.random.random_range(0..chores.len())];
         slot.api.perform(timestamp(self.now), chore);
         let line = format!("{cluster}: {chore}");
         self.trace.line(self.now, &line);
-        let has_more = chores.len() > 1;
-        self.after_writes(cluster);
-        if has_more {
-            self.schedule_chore(cluster);
+        if chores.len() > 1 {
+            // A controller is late to begin, and then does all its work.
+            self.schedule_chore_at(cluster, Pace::Quick);
         }
+        self.after_writes(cluster);
         true
     }
 
