@@ -10,10 +10,11 @@ use crate::{
     },
 };
 
-/// Draws providers with their offers, and consumers with their bindings.
+/// Draws providers with their offers, and consumers with their bindings. Most seeds have one of each with one replica, for they take
+/// half of the time and show most.
 pub(super) fn topology(rng: &mut StdRng) -> Topology {
-    let providers = if rng.random_bool(0.25) { 2 } else { 1 };
-    let consumers = if rng.random_bool(0.3) { 2 } else { 1 };
+    let counts = [(80, (1, 1)), (7, (2, 1)), (9, (1, 2)), (4, (2, 2))];
+    let (providers, consumers) = weighted(rng, &counts).unwrap_or((1, 1));
     Topology {
         providers: (0..providers)
             .map(|_| ProviderSetup {
@@ -31,7 +32,7 @@ pub(super) fn topology(rng: &mut StdRng) -> Topology {
 }
 
 fn replicas(rng: &mut StdRng) -> u8 {
-    if rng.random_bool(0.3) { 2 } else { 1 }
+    if rng.random_bool(0.15) { 2 } else { 1 }
 }
 
 fn bindings(rng: &mut StdRng, providers: u8) -> Vec<BindingSetup> {
