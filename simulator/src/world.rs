@@ -33,16 +33,16 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use bindery_simulator_apiserver::{ApiServer, Change};
 use bytes::Bytes;
 use http::{Request, Response};
-use jiff::{SignedDuration, Timestamp};
-use rand::{RngExt as _, SeedableRng as _};
+use jiff::Timestamp;
+use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
 
 use crate::{
     faults::ProcessName,
-    topology::{Cluster, Topology},
+    topology::{Cluster, Pace, Topology},
 };
 use armed::Armed;
-use cluster::{ClusterSlot, Pace};
+use cluster::ClusterSlot;
 use link::Connections;
 use process::{ProcessId, ProcessSlot};
 use queue::{Event, Queue};
@@ -73,10 +73,6 @@ pub struct World {
     observer: Observer,
     /// How long after a write control planes work now.
     pace: Pace,
-    /// How long after a write control planes work while a history is played.
-    seeds_pace: Pace,
-    /// How long after the creation of an admission policy the API servers enforce it.
-    policy_delay: SignedDuration,
     random: ChaCha8Rng,
     /// Who sent the request of each number. The number of a request is its place here.
     origins: Vec<Option<Origin>>,
@@ -154,13 +150,6 @@ impl World {
     /// Makes the clusters, installs what administrators install, and starts all processes. [`begin`] must have been called before
     /// with the same seed. The APIs that providers offer are not installed.
     pub fn new(seed: u64, topology: &Topology) -> Self {
-        let mut random = ChaCha8Rng::seed_from_u64(seed);
-        let seeds_pace = Pace::draw(&mut random);
-        let policy_delay = if random.random_bool(0.5) {
-            random.random_range(0..5_000)
-        } else {
-            0
-        };
         let mut world = Self {
             now: Duration::ZERO,
             queue: Queue::default(),
@@ -173,9 +162,7 @@ impl World {
             late_until: Duration::ZERO,
             observer: Observer::default(),
             pace: Pace::Quick,
-            seeds_pace,
-            policy_delay: SignedDuration::from_millis(policy_delay),
-            random,
+            random: ChaCha8Rng::seed_from_u64(seed),
             origins: Vec::new(),
             changes: Vec::new(),
             problems: Vec::new(),

@@ -57,6 +57,6 @@ fn pause(rng: &mut StdRng) -> u64 {
     match rng.random_range(0..100_u32) {
         0..50 => rng.random_range(0..200),
         50..85 => rng.random_range(200..3_000),
-        _ => rng.random_range(3_000..20_000),
+        _ => rng.random_range(3_000..15_000),
     }
 }

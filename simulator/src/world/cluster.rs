@@ -3,14 +3,18 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use bindery_simulator_apiserver::{ApiServer, ObjectKey, Revisions, Snapshot};
+use jiff::SignedDuration;
 use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
 
 use super::{Event, RuleNumber, World, WorldChange, timestamp};
-use crate::topology::Cluster;
+use crate::topology::{Cluster, Pace};
 
 /// How often an API server sends bookmarks.
 const BOOKMARKS_EVERY: Duration = Duration::from_mins(1);
+
+/// The longest time after a write until a quick control plane works.
+const QUICK_MAX: Duration = Duration::from_millis(30);
 
 /// One cluster.
 #[derive(Debug)]
@@ -20,17 +24,6 @@ pub(super) struct ClusterSlot {
     chore_due: Option<Duration>,
     /// The controllers of the control plane stand still until then, by the rule of this number.
     stopped: Option<(RuleNumber, Duration)>,
-}
-
-/// How long after a write the controllers of a control plane work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pace {
-    /// After milliseconds, as in a cluster without load.
-    Quick,
-    /// After some seconds, as in a busy cluster.
-    Slow,
-    /// After up to half a minute, as while the controller manager changes its leader.
-    Late,
 }
 
 /// A backup of a cluster's etcd.
@@ -56,29 +49,10 @@ impl ClusterSlot {
     }
 }
 
-impl Pace {
-    /// Draws the pace of a seed.
-    pub(super) fn draw(random: &mut ChaCha8Rng) -> Self {
-        match random.random_range(0..100_u32) {
-            0..80 => Self::Quick,
-            80..95 => Self::Slow,
-            _ => Self::Late,
-        }
-    }
-
-    fn delay(self, random: &mut ChaCha8Rng) -> Duration {
-        Duration::from_micros(match self {
-            Self::Quick => random.random_range(500..30_000),
-            Self::Slow => random.random_range(200_000..5_000_000),
-            Self::Late => random.random_range(500_000..30_000_000),
-        })
-    }
-}
-
 impl World {
     /// Adds a cluster and starts its control plane.
     pub(super) fn add_cluster(&mut self, name: Cluster, mut api: ApiServer) {
-        api.set_policy_delay(self.policy_delay);
+        api.set_policy_delay(SignedDuration::from_millis(self.topology.policy_delay.into()));
         self.clusters.insert(name, ClusterSlot::new(api));
         self.schedule_bookmarks(name);
         self.after_writes(name);
@@ -87,7 +61,15 @@ impl World {
 
     /// The cluster whose API server has this host name.
     pub(super) fn cluster_of_host(&self, host: &str) -> Option<Cluster> {
-        self.clusters.keys().copied().find(|name| cluster_host(*name) == host)
+        let (kind, number) = host.strip_suffix(".sim")?.split_once('-')?;
+        let number = number.parse().ok()?;
+        let name = match kind {
+            "consumer" => Cluster::Consumer(number),
+            "provider" => Cluster::Provider(number),
+            "clone" => Cluster::Clone(number),
+            _ => return None,
+        };
+        self.clusters.contains_key(&name).then_some(name)
     }
 
     /// Takes a backup of a cluster.
@@ -201,15 +183,23 @@ impl World {
 
     /// Schedules the next step of a control plane, unless one is scheduled.
     fn schedule_chore(&mut self, cluster: Cluster) {
-        self.schedule_chore_at(cluster, self.pace);
-    }
-
-    fn schedule_chore_at(&mut self, cluster: Cluster, pace: Pace) {
-        let delay = pace.delay(&mut self.random);
+        let at = self.now + delay(self.pace, &mut self.random);
         if let Some(slot) = self.clusters.get_mut(&cluster)
             && slot.chore_due.is_none()
         {
-            let at = self.now + delay;
+            slot.chore_due = Some(at);
+            self.queue.push(at, Event::Chore(cluster));
+        }
+    }
+
+    /// Schedules the next step of a control plane that has begun to work. A controller is late to begin, and then does all its work.
+    fn go_on_with_chores(&mut self, cluster: Cluster) {
+        let at = self.now + delay(Pace::Quick, &mut self.random);
+        let soon = self.now + QUICK_MAX;
+        if let Some(slot) = self.clusters.get_mut(&cluster)
+            && slot.chore_due.is_none_or(|due| due > soon)
+        {
+            // A later event that is scheduled becomes void.
             slot.chore_due = Some(at);
             self.queue.push(at, Event::Chore(cluster));
         }
@@ -227,7 +217,7 @@ impl World {
 
     /// Lets the control planes work as late after writes as the seed says. Until then they are quick, so that clusters are set up soon.
     pub fn slow_controllers(&mut self) {
-        self.pace = self.seeds_pace;
+        self.pace = self.topology.pace;
     }
 
     /// Lets all control planes work soon after each write.
@@ -267,11 +257,11 @@ impl World {
         slot.api.perform(timestamp(self.now), chore);
         let line = format!("{cluster}: {chore}");
         self.trace.line(self.now, &line);
-        if chores.len() > 1 {
-            // A controller is late to begin, and then does all its work.
-            self.schedule_chore_at(cluster, Pace::Quick);
-        }
+        let has_more = chores.len() > 1;
         self.after_writes(cluster);
+        if has_more {
+            self.go_on_with_chores(cluster);
+        }
         true
     }
 
@@ -286,4 +276,13 @@ impl World {
             self.schedule_bookmarks(cluster);
         }
     }
+}
+
+/// Draws how long after a write a control plane works.
+fn delay(pace: Pace, random: &mut ChaCha8Rng) -> Duration {
+    Duration::from_micros(match pace {
+        Pace::Quick => random.random_range(500..30_000),
+        Pace::Slow => random.random_range(200_000..5_000_000),
+        Pace::Late => random.random_range(500_000..30_000_000),
+    })
 }

@@ -95,10 +95,10 @@ impl World {
             self.now,
             &format!("from {process} to {target}: {how:?} for {percent} % during {time:?}"),
         );
-        let lag = if self.random.random_bool(0.7) {
-            self.random.random_range(1_000..10_000)
-        } else {
-            self.random.random_range(10_000..120_000)
+        let lag = match how {
+            Disturbance::StaleWatches if self.random.random_bool(0.7) => self.random.random_range(1_000..10_000),
+            Disturbance::StaleWatches => self.random.random_range(10_000..120_000),
+            _ => 0,
         };
         let number = self.rules.add();
         let until = self.now + time;

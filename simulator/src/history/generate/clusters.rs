@@ -5,7 +5,7 @@ use rand::{RngExt as _, rngs::StdRng};
 use crate::{
     history::objects::weighted,
     topology::{
-        BindingSetup, BoundBy, Claim, ClaimedResource, ConsumerSetup, DeletionPolicy, Isolation, Offer, Owner,
+        BindingSetup, BoundBy, Claim, ClaimedResource, ConsumerSetup, DeletionPolicy, Isolation, Offer, Owner, Pace,
         ProviderSetup, Scope, Selection, Topology,
     },
 };
@@ -14,6 +14,7 @@ use crate::{
 /// half of the time and show most.
 pub(super) fn topology(rng: &mut StdRng) -> Topology {
     let counts = [(80, (1, 1)), (7, (2, 1)), (9, (1, 2)), (4, (2, 2))];
+    let paces = [(80, Pace::Quick), (15, Pace::Slow), (5, Pace::Late)];
     let (providers, consumers) = weighted(rng, &counts).unwrap_or((1, 1));
     Topology {
         providers: (0..providers)
@@ -28,6 +29,12 @@ pub(super) fn topology(rng: &mut StdRng) -> Topology {
                 bindings: bindings(rng, providers),
             })
             .collect(),
+        pace: weighted(rng, &paces).unwrap_or_default(),
+        policy_delay: if rng.random_bool(0.5) {
+            rng.random_range(0..5_000)
+        } else {
+            0
+        },
     }
 }
 
