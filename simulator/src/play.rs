@@ -276,8 +276,10 @@ impl Player<'_> {
             self.unrest(&unrest);
         }
         // What has converged stays so.
-        let differences = self.differences();
-        self.report(differences);
+        if !self.is_over() {
+            let differences = self.differences();
+            self.report(differences);
+        }
     }
 
     fn report(&mut self, violations: Vec<Violation>) {

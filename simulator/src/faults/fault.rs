@@ -423,6 +423,20 @@ impl fmt::Display for Point {
     }
 }
 
+impl fmt::Display for Disturbance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::LoseAnswers => "answers are lost",
+            Self::DoubleRequests => "requests are done twice",
+            Self::Partition => "requests do not arrive",
+            Self::Slow => "answers and watch events are slow",
+            Self::StallWatches => "watches send nothing",
+            Self::StaleWatches => "watches lag behind lists and writes",
+            Self::Refuse(code) => return write!(f, "requests are refused with {code}"),
+        })
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -433,16 +447,7 @@ impl fmt::Display for Fault {
                 percent,
                 millis,
             } => {
-                let what = match how {
-                    Disturbance::LoseAnswers => "answers are lost".to_owned(),
-                    Disturbance::DoubleRequests => "requests are done twice".to_owned(),
-                    Disturbance::Partition => "requests do not arrive".to_owned(),
-                    Disturbance::Slow => "answers and watch events are slow".to_owned(),
-                    Disturbance::StallWatches => "watches send nothing".to_owned(),
-                    Disturbance::StaleWatches => "watches lag behind lists and writes".to_owned(),
-                    Disturbance::Refuse(code) => format!("requests are refused with {code}"),
-                };
-                write!(f, "{what} between {process} and {target} ({percent} % for {millis} ms)")
+                write!(f, "{how} between {process} and {target} ({percent} % for {millis} ms)")
             }
             Self::EndWatches { of } => write!(f, "all watches of {of} end"),
             Self::Compact { of } => write!(f, "{of} compacts its history"),
