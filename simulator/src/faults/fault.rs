@@ -460,7 +460,7 @@ impl fmt::Display for Fault {
                 point,
                 millis,
             } => {
-                let number = after + 1;
+                let number = u16::from(*after) + 1;
                 write!(
                     f,
                     "{process} is killed at {point} (number {number} from here), and starts again after {millis} ms"
@@ -472,7 +472,7 @@ impl fmt::Display for Fault {
                 point,
                 millis,
             } => {
-                let number = after + 1;
+                let number = u16::from(*after) + 1;
                 write!(
                     f,
                     "{process} stands still from {point} on (number {number} from here), for {millis} ms"
