@@ -179,10 +179,10 @@ impl World {
         if slot.frozen_until.is_some() {
             return;
         }
+        set_clocks(slot.clocks(self.now));
         let Some(running) = &mut slot.running else {
             return;
         };
-        set_clocks(slot.clocks(self.now));
         slot.wake_at = None;
         let run = running.process.run();
         let sent = running.outbox.take();

@@ -236,6 +236,9 @@ impl World {
             self.queue.push(*at, Event::WatchDue(number));
         }
         let has_ended = watch.held.is_empty() && slot.api.watch_ended(watch.id);
+        if count == 0 && !has_ended {
+            return None;
+        }
         let process = watch.process;
         debug_assert_eq!(
             watch.incarnation, self.processes[process.0].incarnation,
