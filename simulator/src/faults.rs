@@ -3,5 +3,5 @@
 mod fault;
 mod inject;
 
-pub use fault::{DefinitionChange, Disturbance, Fault, LEASE_MILLIS, ProcessName, RevisionsAfter, Target};
+pub use fault::{DefinitionChange, Disturbance, Fault, LEASE_MILLIS, Point, ProcessName, RevisionsAfter, Target};
 pub use inject::Faults;

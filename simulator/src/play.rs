@@ -1,7 +1,9 @@
 //! Plays a history: runs a world, lets its events happen in time, and checks each write.
 
 use std::{
+    cell::{RefCell, RefMut},
     collections::{BTreeMap, BTreeSet},
+    rc::Rc,
     sync::Arc,
     time::Duration,
 };
@@ -11,28 +13,32 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    faults::Faults,
+    faults::{Fault, Faults},
     history::{Event, History},
     invariants::{Clusters, Invariant, Invariants, Violation, Written, is_answer_to_heartbeat, is_of_rest, is_restore},
-    topology::Cluster,
-    users::Users,
-    world::{Trace, World},
+    topology::{Cluster, Topology, provider_of_group},
+    users::{Action, Circumstance, Ledger, Relation, Users},
+    world::{Trace, World, WorldChange},
 };
 
 /// The longest time until the bindings of the topology are ready.
 const SET_UP_MAX: Duration = Duration::from_mins(3);
 /// The longest time after the last fault until everything has converged.
-const CONVERGED_MAX: Duration = Duration::from_mins(20);
-/// The pause between two looks whether everything has converged.
-const LOOK_EVERY: Duration = Duration::from_secs(15);
+const CONVERGED_MAX: Duration = Duration::from_mins(15);
+/// The pause before the first look whether everything has converged. Each further pause is longer by half.
+const FIRST_LOOK: Duration = Duration::from_secs(6);
+/// The longest pause between two looks.
+const LOOK_EVERY: Duration = Duration::from_mins(1);
 /// After everything has converged, writes may go on for this long.
-const GRACE: Duration = Duration::from_secs(45);
+const GRACE: Duration = Duration::from_secs(40);
 /// For this long nothing may be written at rest.
-const REST: Duration = Duration::from_secs(45);
+const REST: Duration = Duration::from_secs(40);
 /// How often a server may set the conditions of a ClusterBinding while everything rests: once for a heartbeat of the konnector.
 const ANSWERS_MAX: u32 = 2;
-/// A world that needs more steps does not come to rest.
-const STEPS_MAX: u64 = 30_000;
+/// A world that needs more steps does not come to rest. Of the seeds that come to rest, nearly all need less than a third.
+const STEPS_MAX: u64 = 8_000;
+/// An object that is written more often than this after the last event of the history is written without end.
+const WRITES_MAX: u32 = 40;
 
 /// What became of a history.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,9 +51,9 @@ pub struct Outcome {
     pub steps: u64,
     /// Virtual time, in milliseconds.
     pub millis: u64,
-    /// Kinds of the user actions and faults that happened.
+    /// Kinds of the user actions and faults that had an effect.
     pub kinds: BTreeSet<String>,
-    /// Number of faults.
+    /// Number of faults that had an effect, without backups.
     pub faults: usize,
     /// Violations in the order of their times.
     pub violations: Vec<Violation>,
@@ -61,15 +67,28 @@ struct Player<'a> {
     world: World,
     users: Users,
     faults: Faults,
+    /// Shared with the world while a user's call runs, so that each step of the call is checked too.
+    checker: Rc<RefCell<Checker>>,
+    /// Kinds of the user actions that had an effect.
+    kinds: BTreeSet<&'static str>,
+}
+
+/// Checks each write of a history, and counts steps.
+struct Checker {
     invariants: Invariants,
+    topology: Topology,
     /// The time of the world when the history began.
     began: Duration,
     steps: u64,
     steps_max: u64,
     /// The last write that may not come at rest.
-    unrest: Option<Violation>,
+    unrest: Option<WorldChange>,
     /// How often a ClusterBinding was written because of heartbeats, since the world is to be at rest.
     answers: BTreeMap<(Cluster, ObjectKey), u32>,
+    /// How often each synced object was written since the last event of the history; `None` before that.
+    writes: Option<BTreeMap<(Cluster, ObjectKey), u32>>,
+    /// Whether an object is written without end.
+    is_endless: bool,
 }
 
 impl Clusters for World {
@@ -87,45 +106,107 @@ impl Clusters for World {
 pub fn play(history: &History, steps_max: Option<u64>) -> (Outcome, Trace) {
     let mut world = World::new(history.seed, &history.topology);
     let users = Users::start(&mut world, &history.topology);
-    let mut player = Player {
-        history,
-        world,
-        users,
-        faults: Faults::default(),
+    let checker = Checker {
         invariants: Invariants::default(),
+        topology: history.topology.clone(),
         began: Duration::ZERO,
         steps: 0,
         steps_max: steps_max.unwrap_or(STEPS_MAX),
         unrest: None,
         answers: BTreeMap::new(),
+        writes: None,
+        is_endless: false,
+    };
+    let mut player = Player {
+        history,
+        world,
+        users,
+        faults: Faults::default(),
+        checker: Rc::new(RefCell::new(checker)),
+        kinds: BTreeSet::new(),
     };
     player.run();
     player.outcome()
 }
 
+// === impl Player ===
+
 impl Player<'_> {
     fn run(&mut self) {
         self.set_up();
-        self.began = self.world.elapsed();
+        let began = self.world.elapsed();
+        self.checker().began = began;
+        self.world.slow_controllers();
         let history = self.history;
         for event in &history.events {
-            self.until(self.began + Duration::from_millis(event.at));
+            self.until(began + Duration::from_millis(event.at));
+            if self.is_over() {
+                return;
+            }
             match &event.event {
-                Event::User(action) => self.users.perform(&mut self.world, action),
-                Event::Fault(fault) => {
-                    let ledger = &mut self.users.ledger;
-                    for cluster in self.faults.inject(&mut self.world, ledger, fault) {
-                        self.invariants.rewound(&self.world, cluster);
-                    }
-                }
+                Event::User(action) => self.perform(action),
+                Event::Fault(fault) => self.inject(fault),
             }
             self.check();
         }
-        self.until(self.began + Duration::from_millis(history.end()));
+        self.until(began + Duration::from_millis(history.end()));
         self.world.calm();
         self.world.correct_clocks();
+        // What is slow and on its way arrives, and what is down comes back.
+        self.until(self.world.late_until());
         if !self.is_over() {
             self.settle();
+        }
+    }
+
+    fn checker(&self) -> RefMut<'_, Checker> {
+        self.checker.borrow_mut()
+    }
+
+    /// Lets a user act, and notes what the action was if it had an effect.
+    fn perform(&mut self, action: &Action) {
+        let unbinds = match action {
+            Action::Unbind { relation, .. } => Some(*relation),
+            _ => None,
+        };
+        let has_acted = self.observed(unbinds, |users, world| users.perform(world, action));
+        if has_acted {
+            self.kinds.extend(action.kinds());
+        }
+    }
+
+    /// Tries binds again that failed. Returns whether some have still failed.
+    fn bind_again(&mut self) -> bool {
+        self.observed(None, Users::bind_again)
+    }
+
+    /// Lets users do something during which calls may run the world. Each step of the calls is checked and counted. `unbinds` is the
+    /// relation that a call unbinds.
+    fn observed<T>(&mut self, unbinds: Option<Relation>, act: impl FnOnce(&mut Users, &mut World) -> T) -> T {
+        self.check();
+        let checker = Rc::clone(&self.checker);
+        // Users say nothing while they wait for the answer of a call, and no fault begins.
+        let mut ledger = self.users.ledger.clone();
+        self.faults.record_possible_hits(&mut ledger);
+        if let Some(relation) = unbinds {
+            ledger.of_relation(relation, Circumstance::UnboundByCall);
+        }
+        self.world.observe(move |world| {
+            let mut checker = checker.borrow_mut();
+            checker.steps += 1;
+            checker.check(&ledger, world);
+            !checker.is_over()
+        });
+        let done = act(&mut self.users, &mut self.world);
+        self.world.end_observation();
+        done
+    }
+
+    fn inject(&mut self, fault: &Fault) {
+        let ledger = &mut self.users.ledger;
+        let rewound = self.faults.inject(&mut self.world, ledger, fault);
+        for cluster in rewound {
+            self.checker.borrow_mut().invariants.rewound(&self.world, cluster);
         }
     }
 
@@ -134,17 +215,17 @@ impl Player<'_> {
         for consumer in self.history.topology.consumer_numbers() {
             let key = ObjectKey::new("", "namespaces", "", "kube-system");
             if let Some(object) = self.world.object(Cluster::Consumer(consumer), &key) {
-                self.invariants
-                    .identify(consumer, crate::invariants::marks::uid(&object));
+                let identity = crate::invariants::marks::uid(&object);
+                self.checker().invariants.identify(consumer, identity);
             }
         }
         while !self.users.may_bind(&mut self.world) && self.world.elapsed() < SET_UP_MAX && !self.is_over() {
             self.until(self.world.elapsed() + Duration::from_millis(100));
         }
-        self.users.bind_all(&mut self.world);
+        self.observed(None, Users::bind_all);
         while self.world.elapsed() < SET_UP_MAX && !self.is_over() {
             self.until(self.world.elapsed() + Duration::from_millis(500));
-            let is_bound = !self.users.bind_again(&mut self.world) && self.users.unbound(&mut self.world).is_empty();
+            let is_bound = !self.bind_again() && self.users.unbound(&mut self.world).is_empty();
             if is_bound && self.differences().is_empty() {
                 return;
             }
@@ -155,58 +236,70 @@ impl Player<'_> {
         }
         for mut violation in self.differences() {
             violation.message = format!("before the history began: {}", violation.message);
-            self.invariants.report(violation);
+            self.checker().invariants.report(violation);
         }
     }
 
     /// Runs until everything has converged, and then as long as nothing may be written.
     fn settle(&mut self) {
+        self.checker().writes = Some(BTreeMap::new());
         let until = self.world.elapsed() + CONVERGED_MAX;
-        let left = loop {
-            self.until(self.world.elapsed() + LOOK_EVERY);
-            let is_bound = !self.users.bind_again(&mut self.world);
+        let mut pause = FIRST_LOOK;
+        loop {
+            self.until(self.world.elapsed() + pause);
+            pause = (pause * 3 / 2).min(LOOK_EVERY);
+            let is_bound = !self.bind_again();
             let differences = self.differences();
             if differences.is_empty() && is_bound {
-                break differences;
+                break;
             }
             if self.world.elapsed() > until || self.is_over() {
                 if !is_bound {
                     self.violation(Invariant::NotReady, "a bind", "it never succeeded".to_owned());
                 }
-                break differences;
+                self.report(differences);
+                return;
             }
-            self.users.consent_to_all(&mut self.world);
-        };
-        if !left.is_empty() || self.world.elapsed() > until {
-            for violation in left {
-                self.invariants.report(violation);
+            if self.users.consent_to_all(&mut self.world) {
+                self.kinds.insert("consent");
             }
-            return;
         }
         self.until(self.world.elapsed() + GRACE);
         if self.is_over() {
             return;
         }
-        self.unrest = None;
-        self.answers.clear();
+        {
+            let mut checker = self.checker();
+            checker.unrest = None;
+            checker.answers.clear();
+        }
         self.until(self.world.elapsed() + REST);
-        if let Some(unrest) = self.unrest.take() {
-            self.invariants.report(unrest);
+        let unrest = self.checker().unrest.take();
+        if let Some(unrest) = unrest {
+            self.unrest(&unrest);
+        }
+        // What has converged stays so.
+        if !self.is_over() {
+            let differences = self.differences();
+            self.report(differences);
+        }
+    }
+
+    fn report(&mut self, violations: Vec<Violation>) {
+        let mut checker = self.checker();
+        for violation in violations {
+            checker.invariants.report(violation);
         }
     }
 
     fn differences(&mut self) -> Vec<Violation> {
-        let at = millis(self.world.elapsed().saturating_sub(self.began));
-        let topology = &self.history.topology;
-        self.invariants
-            .differences(topology, &self.users.ledger, &self.world, at)
+        self.checker.borrow_mut().differences(&self.users.ledger, &self.world)
     }
 
     /// Runs the world until this time, and checks each write.
     fn until(&mut self, time: Duration) {
-        while self.world.next_at().is_some_and(|at| at <= time) && !self.is_over() {
-            self.world.step();
-            self.steps += 1;
+        while !self.is_over() && self.world.step_until(time).is_some() {
+            self.checker().steps += 1;
             self.check();
         }
         if !self.is_over() {
@@ -215,42 +308,115 @@ impl Player<'_> {
     }
 
     fn is_over(&self) -> bool {
-        self.steps >= self.steps_max
+        self.checker.borrow().is_over()
     }
 
     /// Checks the writes since the last call.
     fn check(&mut self) {
-        for change in self.world.changes() {
-            let at = millis(change.at.saturating_sub(self.began));
-            let written = Written {
-                on: change.cluster,
-                at,
-                change: &change.change,
-                process: change.origin.map(|origin| origin.process),
-                incarnation: change.origin.map_or(0, |origin| origin.incarnation),
-                sent: change
-                    .origin
-                    .map_or(at, |origin| millis(origin.sent.saturating_sub(self.began))),
-            };
-            self.invariants.written(&self.users.ledger, &self.world, &written);
-            if self.is_unrest(change.cluster, &change.change) {
-                let unrest = self.invariants.unrest(&self.users.ledger, &self.world, &written);
-                self.unrest = Some(unrest);
+        self.faults.record_hits(&self.world, &mut self.users.ledger);
+        self.checker.borrow_mut().check(&self.users.ledger, &mut self.world);
+    }
+
+    fn violation(&mut self, invariant: Invariant, subject: &str, message: String) {
+        self.checker
+            .borrow_mut()
+            .violation(&self.users.ledger, &self.world, invariant, subject, message);
+    }
+
+    /// Reports a write that may not come at rest.
+    fn unrest(&mut self, unrest: &WorldChange) {
+        let mut checker = self.checker.borrow_mut();
+        let written = checker.written(unrest);
+        let violation = checker.invariants.unrest(&self.users.ledger, &self.world, &written);
+        checker.invariants.report(violation);
+    }
+
+    fn outcome(mut self) -> (Outcome, Trace) {
+        let (is_over, steps, unrest) = {
+            let mut checker = self.checker();
+            let is_limited = checker.steps_max < STEPS_MAX && !checker.is_endless;
+            (checker.is_over() && !is_limited, checker.steps, checker.unrest.take())
+        };
+        if is_over {
+            let is_known = self.checker().invariants.has(Invariant::NotAtRest);
+            // The writes that do not end tell more than their number.
+            match unrest {
+                Some(unrest) => self.unrest(&unrest),
+                None if is_known => {}
+                None => self.violation(
+                    Invariant::NotAtRest,
+                    "the world",
+                    format!("it took more than {steps} steps"),
+                ),
             }
         }
-        for problem in self.world.problems() {
+        let happened: Vec<&Fault> = self.faults.happened(&self.world).collect();
+        let of_faults = happened.iter().flat_map(|fault| fault.kinds());
+        let kinds = self.kinds.iter().copied().chain(of_faults);
+        let trace = self.world.trace().clone();
+        let outcome = Outcome {
+            seed: self.history.seed,
+            requests: self.world.requests(),
+            steps,
+            millis: millis(self.world.elapsed()),
+            kinds: kinds.map(str::to_owned).collect(),
+            faults: happened.iter().filter(|fault| !fault.is_backup()).count(),
+            violations: self.checker().invariants.violations().to_vec(),
+            trace_hash: hash(&trace),
+        };
+        (outcome, trace)
+    }
+}
+
+// === impl Checker ===
+
+impl Checker {
+    fn is_over(&self) -> bool {
+        self.steps >= self.steps_max || self.is_endless
+    }
+
+    /// Checks the writes since the last call.
+    fn check(&mut self, ledger: &Ledger, world: &mut World) {
+        for change in world.changes() {
+            let written = self.written(&change);
+            self.invariants.written(ledger, world, &written);
+            if self.is_unrest(change.cluster, &change.change) {
+                self.unrest = Some(change);
+            }
+        }
+        for problem in world.problems() {
             let invariant = match problem.what.as_str() {
                 "never waits" => Invariant::Hang,
                 _ => Invariant::Panic,
             };
-            self.violation(invariant, &problem.process, problem.what);
+            self.violation(ledger, world, invariant, &problem.process, problem.what);
         }
     }
 
-    /// Whether a write may not come at rest.
+    /// A write as the invariants see it.
+    fn written<'a>(&self, change: &'a WorldChange) -> Written<'a> {
+        let at = self.at(change.at);
+        Written {
+            on: change.cluster,
+            at,
+            change: &change.change,
+            process: change.origin.map(|origin| origin.process),
+            incarnation: change.origin.map_or(0, |origin| origin.incarnation),
+            sent: change.origin.map_or(at, |origin| self.at(origin.sent)),
+        }
+    }
+
+    /// Whether a write may not come at rest. Also counts the writes of each synced object after the history.
     fn is_unrest(&mut self, on: Cluster, change: &Change) -> bool {
         if is_of_rest(change) || is_restore(change) {
             return false;
+        }
+        if let Some(writes) = &mut self.writes
+            && provider_of_group(&change.key.group).is_some()
+        {
+            let count = writes.entry((on, change.key.clone())).or_default();
+            *count += 1;
+            self.is_endless |= *count > WRITES_MAX;
         }
         if !is_answer_to_heartbeat(change) {
             return true;
@@ -260,48 +426,29 @@ impl Player<'_> {
         *count > ANSWERS_MAX
     }
 
-    fn violation(&mut self, invariant: Invariant, subject: &str, message: String) {
-        let all = self.history.topology.consumer_numbers();
-        let circumstances = all
-            .flat_map(|consumer| self.users.ledger.circumstances(Some(consumer), None))
+    fn differences(&mut self, ledger: &Ledger, world: &World) -> Vec<Violation> {
+        let at = self.at(world.elapsed());
+        self.invariants.differences(&self.topology, ledger, world, at)
+    }
+
+    fn violation(&mut self, ledger: &Ledger, world: &World, invariant: Invariant, subject: &str, message: String) {
+        let all = self.topology.consumer_numbers();
+        let circumstances: BTreeSet<Circumstance> = all
+            .flat_map(|consumer| ledger.circumstances(Some(consumer), None))
             .collect();
+        let at = self.at(world.elapsed());
         self.invariants.report(Violation {
             invariant,
-            at: millis(self.world.elapsed().saturating_sub(self.began)),
+            at,
             subject: subject.to_owned(),
             message,
             circumstances,
         });
     }
 
-    fn outcome(mut self) -> (Outcome, Trace) {
-        if self.is_over() && self.steps_max >= STEPS_MAX {
-            let steps = self.steps;
-            // The writes that do not end tell more than their number.
-            match self.unrest.take() {
-                Some(unrest) => self.invariants.report(unrest),
-                None if self.invariants.has(Invariant::NotAtRest) => {}
-                None => self.violation(
-                    Invariant::NotAtRest,
-                    "the world",
-                    format!("it took more than {steps} steps"),
-                ),
-            }
-        }
-        let kinds = self.history.actions().flat_map(crate::users::Action::kinds);
-        let faults = self.history.faults().flat_map(crate::faults::Fault::kinds);
-        let trace = self.world.trace().clone();
-        let outcome = Outcome {
-            seed: self.history.seed,
-            requests: self.world.requests(),
-            steps: self.steps,
-            millis: millis(self.world.elapsed()),
-            kinds: kinds.chain(faults).map(str::to_owned).collect(),
-            faults: self.history.faults().count(),
-            violations: self.invariants.violations().to_vec(),
-            trace_hash: hash(&trace),
-        };
-        (outcome, trace)
+    /// Milliseconds of a time of the world since the history began.
+    fn at(&self, time: Duration) -> u64 {
+        millis(time.saturating_sub(self.began))
     }
 }
 

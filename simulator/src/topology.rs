@@ -42,6 +42,18 @@ pub enum DeletionPolicy {
     Orphan,
 }
 
+/// How long after a write the controllers of control planes work, while a history is played.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Pace {
+    /// After milliseconds, as in a cluster without load.
+    #[default]
+    Quick,
+    /// After some seconds, as in a busy cluster.
+    Slow,
+    /// After up to half a minute, as while the controller manager changes its leader.
+    Late,
+}
+
 /// A provider cluster with its one API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProviderSetup {
@@ -78,6 +90,12 @@ pub struct Topology {
     pub providers: Vec<ProviderSetup>,
     /// Consumers 1, 2, ….
     pub consumers: Vec<ConsumerSetup>,
+    /// The pace of the controllers of all control planes.
+    #[serde(default)]
+    pub pace: Pace,
+    /// How long after the creation of an admission policy the API servers enforce it, in milliseconds.
+    #[serde(default)]
+    pub policy_delay: u32,
 }
 
 // === impl Cluster ===
@@ -147,6 +165,8 @@ impl Topology {
                     policy: DeletionPolicy::Unset,
                 }],
             }],
+            pace: Pace::Quick,
+            policy_delay: 0,
         }
     }
 }
@@ -171,6 +191,18 @@ impl fmt::Display for Topology {
                 }
             }
             writeln!(f)?;
+        }
+        match self.pace {
+            Pace::Quick => {}
+            Pace::Slow => writeln!(f, "controllers of control planes work up to 5 s after a write")?,
+            Pace::Late => writeln!(f, "controllers of control planes work up to 30 s after a write")?,
+        }
+        if self.policy_delay > 0 {
+            writeln!(
+                f,
+                "API servers enforce an admission policy {} ms after its creation",
+                self.policy_delay
+            )?;
         }
         Ok(())
     }

@@ -4,9 +4,11 @@
 //! from there, decides when and whether it arrives, and hands answers, watch events and bytes back. Nothing else moves: the world
 //! has one queue of scheduled steps, and [`World::step`] does the next one.
 //!
-//! `cluster` holds the API servers, `installed` what is in them from the beginning, `process` the running programs, `link` what both sides of a connection see, `rules` what the
-//! network does to requests, `programs` the main functions of processes, `trace` what happened as text.
+//! `cluster` holds the API servers, `installed` what is in them from the beginning, `process` the running programs, `link` what both
+//! sides of a connection see, `rules` what the network does to requests, `armed` the crashes that wait for a request, `programs` the
+//! main functions of processes, `trace` what happened as text.
 
+mod armed;
 mod arrive;
 mod cluster;
 mod installed;
@@ -19,12 +21,14 @@ mod setup;
 mod trace;
 mod watches;
 
+pub use armed::Strike;
 pub(crate) use arrive::grpc_host;
 pub use cluster::{Backup, cluster_host};
 pub use process::Origin;
+pub use rules::RuleNumber;
 pub use trace::Trace;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use bindery_simulator_apiserver::{ApiServer, Change};
 use bytes::Bytes;
@@ -35,8 +39,9 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::{
     faults::ProcessName,
-    topology::{Cluster, Topology},
+    topology::{Cluster, Pace, Topology},
 };
+use armed::Armed;
 use cluster::ClusterSlot;
 use link::Connections;
 use process::{ProcessId, ProcessSlot};
@@ -61,16 +66,32 @@ pub struct World {
     watches: Watches,
     connections: Connections,
     rules: Rules,
+    armed: Vec<Armed>,
+    /// The latest arrival of what was sent so far and is slow, and the latest end of a crash or freeze.
+    late_until: Duration,
+    /// What looks at the world after each step of a call.
+    observer: Observer,
+    /// How long after a write control planes work now.
+    pace: Pace,
     random: ChaCha8Rng,
     /// Who sent the request of each number. The number of a request is its place here.
     origins: Vec<Option<Origin>>,
     changes: Vec<WorldChange>,
     problems: Vec<Problem>,
+    /// How many requests and calls of people changed something.
+    changed_by_people: u64,
     trace: Trace,
     topology: Topology,
     /// Whether the processes install their CRDs themselves. In most seeds an administrator has done it, which is faster.
     processes_install: bool,
 }
+
+/// What looks at the world after each step of a call.
+#[derive(Default)]
+struct Observer(Option<Observe>);
+
+/// Looks at the world. Returns whether the call may go on.
+type Observe = Box<dyn FnMut(&mut World) -> bool>;
 
 /// A write in one of the clusters.
 #[derive(Clone, Debug)]
@@ -115,6 +136,14 @@ pub enum Step {
     Other,
 }
 
+// === impl Observer ===
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Observer").finish_non_exhaustive()
+    }
+}
+
 // === impl World ===
 
 impl World {
@@ -129,10 +158,15 @@ impl World {
             watches: Watches::default(),
             connections: Connections::default(),
             rules: Rules::default(),
+            armed: Vec::new(),
+            late_until: Duration::ZERO,
+            observer: Observer::default(),
+            pace: Pace::Quick,
             random: ChaCha8Rng::seed_from_u64(seed),
             origins: Vec::new(),
             changes: Vec::new(),
             problems: Vec::new(),
+            changed_by_people: 0,
             trace: Trace::default(),
             topology: topology.clone(),
             processes_install: seed.is_multiple_of(INSTALLING),
@@ -158,20 +192,25 @@ impl World {
 
     /// Does the next step, and moves time to it. `None` if nothing will ever happen.
     pub fn step(&mut self) -> Option<Step> {
-        loop {
+        self.step_until(Duration::MAX)
+    }
+
+    /// Does the next step that is due until then, and moves time to it. `None` if no step is due until then. Scheduled events that
+    /// have become void are no steps, so the next event may be due and the next step not.
+    pub fn step_until(&mut self, limit: Duration) -> Option<Step> {
+        while self.queue.next_at()? <= limit {
             let (at, event) = self.queue.pop()?;
             self.now = self.now.max(at);
             if let Some(step) = self.perform(event) {
                 return Some(step);
             }
         }
+        None
     }
 
     /// Does all steps that are due until then, and moves time there.
     pub fn run_until(&mut self, time: Duration) {
-        while self.next_at().is_some_and(|at| at <= time) {
-            self.step();
-        }
+        while self.step_until(time).is_some() {}
         self.now = self.now.max(time);
     }
 
@@ -220,6 +259,42 @@ impl World {
         self.origins.len()
     }
 
+    /// Lets `observe` look at the world after each step of [`Self::call`], until [`Self::end_observation`]. A call ends if it returns
+    /// false.
+    pub fn observe(&mut self, observe: impl FnMut(&mut Self) -> bool + 'static) {
+        self.observer = Observer(Some(Box::new(observe)));
+    }
+
+    /// Drops what was given to [`Self::observe`].
+    pub fn end_observation(&mut self) {
+        self.observer = Observer::default();
+    }
+
+    /// Lets the observer look at the world. Returns whether the call may go on.
+    fn is_call_to_go_on(&mut self) -> bool {
+        let Observer(Some(mut observe)) = std::mem::take(&mut self.observer) else {
+            return true;
+        };
+        let goes_on = observe(self);
+        self.observer = Observer(Some(observe));
+        goes_on
+    }
+
+    /// When the last slow message that is on its way arrives, and when the last process that is down or stands still goes on.
+    pub fn late_until(&self) -> Duration {
+        self.late_until
+    }
+
+    /// Notes that something is to happen at this time although nothing disturbs the world any more.
+    fn late(&mut self, at: Duration) {
+        self.late_until = self.late_until.max(at);
+    }
+
+    /// How many requests and calls of people changed something so far.
+    pub fn changed_by_people(&self) -> u64 {
+        self.changed_by_people
+    }
+
     /// The index of a process by its name.
     fn process_id(&self, name: ProcessName) -> Option<ProcessId> {
         self.processes
@@ -251,7 +326,7 @@ impl World {
             Event::Bytes { connection, to, bytes } => self.deliver_bytes(connection, to, bytes).then_some(Step::Bytes),
             Event::Close { connection, to, how } => self.deliver_close(connection, to, how).then_some(Step::Bytes),
             Event::Start { process, incarnation } => self.restart(process, incarnation).then_some(Step::Start),
-            Event::Thaw { process, incarnation } => self.thaw_id(process, incarnation).then_some(Step::Other),
+            Event::Thaw { process, incarnation } => self.thaw(process, incarnation).then_some(Step::Other),
         }
     }
 }

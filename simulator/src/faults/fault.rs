@@ -47,10 +47,23 @@ pub enum Disturbance {
     Slow,
     /// Watches send nothing, and stay open.
     StallWatches,
-    /// Lists answer with an earlier state.
-    StaleLists,
+    /// Watches lag by seconds to minutes, as on a replica of the API server that is behind. Lists and writes are up to date.
+    StaleWatches,
     /// The API server answers with this status code and does nothing.
     Refuse(u16),
+}
+
+/// A moment in the life of a request or of a watch event, at which a process can be struck.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Point {
+    /// The process has sent a request.
+    Sent,
+    /// A request of the process has reached its API server, which has done it.
+    Arrived,
+    /// An answer has reached the process, which has not read it yet.
+    Answered,
+    /// Watch events have reached the process, which has not read them yet.
+    Watch,
 }
 
 /// How the revisions of a restored etcd go on.
@@ -118,6 +131,42 @@ pub enum Fault {
         /// For how long.
         millis: u64,
     },
+    /// A process is killed at the next request or watch event but `after`, and started again after a while.
+    CrashAt {
+        /// The process.
+        process: ProcessName,
+        /// How many requests or watch events go well before.
+        after: u8,
+        /// At which moment.
+        point: Point,
+        /// When it starts again.
+        millis: u64,
+    },
+    /// A process begins to stand still at the next request or watch event but `after`.
+    FreezeAt {
+        /// The process.
+        process: ProcessName,
+        /// How many requests or watch events go well before.
+        after: u8,
+        /// At which moment.
+        point: Point,
+        /// For how long.
+        millis: u64,
+    },
+    /// The machine of a process sleeps: the process stands still, and so does its monotonic clock, while its wall clock goes on.
+    Sleep {
+        /// The process.
+        process: ProcessName,
+        /// For how long.
+        millis: u64,
+    },
+    /// The controllers of a cluster's control plane stand still: garbage collector, namespace controller and all others.
+    StopControllers {
+        /// The cluster.
+        of: Cluster,
+        /// For how long.
+        millis: u64,
+    },
     /// A backup of a cluster's etcd is taken. It replaces the earlier one.
     Backup {
         /// The cluster.
@@ -139,6 +188,14 @@ pub enum Fault {
         /// How revisions go on.
         revisions: RevisionsAfter,
     },
+    /// All konnectors of a consumer are stopped for a while, as when the clone of the cluster is to replace it. Does nothing unless
+    /// there is a clone.
+    StopOrigin {
+        /// Number of the consumer.
+        consumer: u8,
+        /// When they start again.
+        millis: u64,
+    },
     /// The last backups of a consumer and of a provider are restored in place at the same moment.
     RestoreBoth {
         /// Number of the consumer.
@@ -147,6 +204,8 @@ pub enum Fault {
         provider: u8,
         /// How revisions go on.
         revisions: RevisionsAfter,
+        /// Whether the processes of both clusters start anew after the restore.
+        restart: bool,
     },
     /// The etcd of a cluster loses some synced objects, finalizers and all, without an event, while its processes are down.
     LoseObjects {
@@ -168,13 +227,13 @@ pub enum Fault {
 
 impl Fault {
     /// The names of all kinds of faults, for statistics.
-    pub const KINDS: [&str; 31] = [
+    pub const KINDS: [&str; 36] = [
         "lost answers",
         "doubled requests",
         "partition",
         "slow answers",
         "stalled watches",
-        "stale lists",
+        "stale watches",
         "refused 429",
         "refused 500",
         "refused 503",
@@ -188,6 +247,11 @@ impl Fault {
         "freeze konnector",
         "freeze server",
         "freeze beyond lease",
+        "armed crash",
+        "armed freeze",
+        "sleep",
+        "stopped controllers",
+        "stopped origin",
         "backup",
         "restore consumer in place",
         "restore provider in place",
@@ -212,8 +276,15 @@ impl Fault {
         {
             kinds.push("grpc disturbed");
         }
-        if matches!(self, Self::Freeze { millis, .. } if *millis > LEASE_MILLIS) {
+        if let Self::Freeze { millis, .. } | Self::FreezeAt { millis, .. } = self
+            && *millis > LEASE_MILLIS
+        {
             kinds.push("freeze beyond lease");
+        }
+        match self {
+            Self::CrashAt { .. } => kinds.push("armed crash"),
+            Self::FreezeAt { .. } => kinds.push("armed freeze"),
+            _ => {}
         }
         if let Self::RestoreInPlace { revisions, .. }
         | Self::RestoreBeside { revisions, .. }
@@ -224,7 +295,7 @@ impl Fault {
                 RevisionsAfter::Bumped => "restore bumped revisions",
             });
         }
-        if matches!(self, Self::RestoreInPlace { restart: true, .. }) {
+        if let Self::RestoreInPlace { restart: true, .. } | Self::RestoreBoth { restart: true, .. } = self {
             kinds.push("restore and restart");
         }
         if self.is_of_clone() {
@@ -242,7 +313,7 @@ impl Fault {
                 Disturbance::Partition => "partition",
                 Disturbance::Slow => "slow answers",
                 Disturbance::StallWatches => "stalled watches",
-                Disturbance::StaleLists => "stale lists",
+                Disturbance::StaleWatches => "stale watches",
                 Disturbance::Refuse(429) => "refused 429",
                 Disturbance::Refuse(500) => "refused 500",
                 Disturbance::Refuse(_) => "refused 503",
@@ -251,14 +322,17 @@ impl Fault {
             Self::Compact { .. } => "compaction",
             Self::ClockJump { seconds, .. } if *seconds < 0 => "clock jump back",
             Self::ClockJump { .. } => "clock jump forward",
-            Self::Crash { process, .. } => match process {
+            Self::Crash { process, .. } | Self::CrashAt { process, .. } => match process {
                 ProcessName::Konnector { .. } => "crash konnector",
                 ProcessName::Server { .. } => "crash server",
             },
-            Self::Freeze { process, .. } => match process {
+            Self::Freeze { process, .. } | Self::FreezeAt { process, .. } => match process {
                 ProcessName::Konnector { .. } => "freeze konnector",
                 ProcessName::Server { .. } => "freeze server",
             },
+            Self::Sleep { .. } => "sleep",
+            Self::StopControllers { .. } => "stopped controllers",
+            Self::StopOrigin { .. } => "stopped origin",
             Self::Backup { .. } => "backup",
             Self::RestoreInPlace { of, .. } => match of {
                 Cluster::Provider(_) => "restore provider in place",
@@ -277,9 +351,21 @@ impl Fault {
     /// How long the fault lasts, in milliseconds; 0 if it is over at once.
     pub fn millis(&self) -> u64 {
         match self {
-            Self::Disturb { millis, .. } | Self::Crash { millis, .. } | Self::Freeze { millis, .. } => *millis,
+            Self::Disturb { millis, .. }
+            | Self::Crash { millis, .. }
+            | Self::Freeze { millis, .. }
+            | Self::CrashAt { millis, .. }
+            | Self::FreezeAt { millis, .. }
+            | Self::Sleep { millis, .. }
+            | Self::StopControllers { millis, .. }
+            | Self::StopOrigin { millis, .. } => *millis,
             _ => 0,
         }
+    }
+
+    /// Whether the fault is only a backup, which harms nothing.
+    pub fn is_backup(&self) -> bool {
+        matches!(self, Self::Backup { .. })
     }
 
     fn is_of_clone(&self) -> bool {
@@ -287,14 +373,19 @@ impl Fault {
             Self::Disturb { process, .. }
             | Self::ClockJump { process, .. }
             | Self::Crash { process, .. }
-            | Self::Freeze { process, .. } => matches!(
+            | Self::Freeze { process, .. }
+            | Self::CrashAt { process, .. }
+            | Self::FreezeAt { process, .. }
+            | Self::Sleep { process, .. } => matches!(
                 process,
                 ProcessName::Konnector {
                     of: Cluster::Clone(_),
                     ..
                 }
             ),
-            Self::EndWatches { of } | Self::Compact { of } => matches!(of, Cluster::Clone(_)),
+            Self::EndWatches { of } | Self::Compact { of } | Self::StopControllers { of, .. } => {
+                matches!(of, Cluster::Clone(_))
+            }
             _ => false,
         }
     }
@@ -321,6 +412,31 @@ impl fmt::Display for Target {
     }
 }
 
+impl fmt::Display for Point {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Sent => "a request that it sends",
+            Self::Arrived => "a request of its own that was done",
+            Self::Answered => "an answer that it gets",
+            Self::Watch => "a delivery on a watch",
+        })
+    }
+}
+
+impl fmt::Display for Disturbance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::LoseAnswers => "answers are lost",
+            Self::DoubleRequests => "requests are done twice",
+            Self::Partition => "requests do not arrive",
+            Self::Slow => "answers and watch events are slow",
+            Self::StallWatches => "watches send nothing",
+            Self::StaleWatches => "watches lag behind lists and writes",
+            Self::Refuse(code) => return write!(f, "requests are refused with {code}"),
+        })
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -331,22 +447,53 @@ impl fmt::Display for Fault {
                 percent,
                 millis,
             } => {
-                let what = match how {
-                    Disturbance::LoseAnswers => "answers are lost".to_owned(),
-                    Disturbance::DoubleRequests => "requests are done twice".to_owned(),
-                    Disturbance::Partition => "requests do not arrive".to_owned(),
-                    Disturbance::Slow => "answers and watch events are slow".to_owned(),
-                    Disturbance::StallWatches => "watches send nothing".to_owned(),
-                    Disturbance::StaleLists => "lists are stale".to_owned(),
-                    Disturbance::Refuse(code) => format!("requests are refused with {code}"),
-                };
-                write!(f, "{what} between {process} and {target} ({percent} % for {millis} ms)")
+                write!(f, "{how} between {process} and {target} ({percent} % for {millis} ms)")
             }
             Self::EndWatches { of } => write!(f, "all watches of {of} end"),
             Self::Compact { of } => write!(f, "{of} compacts its history"),
             Self::ClockJump { process, seconds } => write!(f, "the clock of {process} jumps by {seconds} s"),
             Self::Crash { process, millis } => write!(f, "{process} is killed, and starts again after {millis} ms"),
             Self::Freeze { process, millis } => write!(f, "{process} stands still for {millis} ms"),
+            Self::CrashAt {
+                process,
+                after,
+                point,
+                millis,
+            } => {
+                let number = u16::from(*after) + 1;
+                write!(
+                    f,
+                    "{process} is killed at {point} (number {number} from here), and starts again after {millis} ms"
+                )
+            }
+            Self::FreezeAt {
+                process,
+                after,
+                point,
+                millis,
+            } => {
+                let number = u16::from(*after) + 1;
+                write!(
+                    f,
+                    "{process} stands still from {point} on (number {number} from here), for {millis} ms"
+                )
+            }
+            Self::Sleep { process, millis } => {
+                write!(
+                    f,
+                    "the machine of {process} sleeps for {millis} ms, and its monotonic clock stands still"
+                )
+            }
+            Self::StopControllers { of, millis } => {
+                write!(
+                    f,
+                    "the controllers of the control plane of {of} stand still for {millis} ms"
+                )
+            }
+            Self::StopOrigin { consumer, millis } => write!(
+                f,
+                "the konnectors of consumer {consumer} are stopped while its clone runs, and start again after {millis} ms"
+            ),
             Self::Backup { of } => write!(f, "a backup of {of} is taken"),
             Self::RestoreInPlace { of, revisions, restart } => {
                 let restart = if *restart { ", and its processes start anew" } else { "" };
@@ -363,10 +510,18 @@ impl fmt::Display for Fault {
                 consumer,
                 provider,
                 revisions,
-            } => write!(
-                f,
-                "the backups of consumer {consumer} and of provider {provider} are restored in place (revisions {revisions:?})"
-            ),
+                restart,
+            } => {
+                let restart = if *restart {
+                    ", and their processes start anew"
+                } else {
+                    ""
+                };
+                write!(
+                    f,
+                    "the backups of consumer {consumer} and of provider {provider} are restored in place (revisions {revisions:?}){restart}"
+                )
+            }
             Self::LoseObjects { of, percent } => {
                 write!(
                     f,

@@ -1,14 +1,15 @@
-//! Carries faults out on the world, and records them.
+//! Carries faults out on the world, and records which of them had an effect.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use bindery_simulator_apiserver::Revisions;
+use bindery_simulator_apiserver::{ObjectKey, Revisions};
+use serde_json::Value;
 
-use super::{DefinitionChange, Disturbance, Fault, LEASE_MILLIS, ProcessName, RevisionsAfter};
+use super::{DefinitionChange, Disturbance, Fault, LEASE_MILLIS, ProcessName, RevisionsAfter, Target};
 use crate::{
-    topology::Cluster,
+    topology::{Cluster, definition_name},
     users::{Circumstance, Ledger, change_definition},
-    world::{Backup, World},
+    world::{Backup, RuleNumber, Strike, World},
 };
 
 /// By how much revisions are raised when they are bumped: more than any history writes.
@@ -16,17 +17,166 @@ const BUMP: u64 = 1_000_000;
 /// How long a process is down that starts anew after a restore or a loss.
 const DOWN: Duration = Duration::from_secs(2);
 
-/// The backups of a seed.
+/// The backups of a seed, and the faults that had an effect.
 #[derive(Debug, Default)]
 pub struct Faults {
     backups: BTreeMap<Cluster, Backup>,
+    /// Faults that had an effect at once.
+    done: Vec<Fault>,
+    /// Faults that have an effect only if something meets their rule.
+    ruled: Vec<(Fault, RuleNumber)>,
+    /// What the ledger has to know as soon as a rule has an effect.
+    notices: Vec<(RuleNumber, Notice)>,
 }
+
+/// What a fault did, as far as that is known when it begins.
+#[derive(Debug)]
+enum Effect {
+    /// It did nothing.
+    Nothing,
+    /// It did something.
+    Done,
+    /// The objects of these clusters are other ones, without a write. It did nothing else if `is_felt` is false.
+    Rewound { clusters: Vec<Cluster>, is_felt: bool },
+    /// It does something as soon as this rule has a hit.
+    Rule(RuleNumber),
+}
+
+/// A circumstance that begins with the first hit of a rule.
+#[derive(Clone, Copy, Debug)]
+enum Notice {
+    /// The process stands still for longer than its Lease lasts.
+    Froze(ProcessName),
+    /// A watch or a list of the consumer's konnector fails.
+    WatchFailed(u8),
+}
+
+// === impl Faults ===
 
 impl Faults {
     /// Does what a fault says. Returns the clusters whose objects are other ones afterwards, without a write.
     pub fn inject(&mut self, world: &mut World, ledger: &mut Ledger, fault: &Fault) -> Vec<Cluster> {
         world.note(&fault.to_string());
+        match self.begin(world, ledger, fault) {
+            Effect::Nothing => {}
+            Effect::Done => self.done.push(*fault),
+            Effect::Rewound { clusters, is_felt } => {
+                if is_felt {
+                    self.done.push(*fault);
+                }
+                return clusters;
+            }
+            Effect::Rule(rule) => self.ruled.push((*fault, rule)),
+        }
+        Vec::new()
+    }
+
+    /// The faults that have had an effect so far: they changed a cluster or a process, or hit at least one request or watch event.
+    pub fn happened(&self, world: &World) -> impl Iterator<Item = &Fault> {
+        let ruled = self.ruled.iter().filter(move |(_, rule)| world.hits(*rule) > 0);
+        self.done.iter().chain(ruled.map(|(fault, _)| fault))
+    }
+
+    /// Records in the ledger what rules have done since the last call.
+    pub fn record_hits(&mut self, world: &World, ledger: &mut Ledger) {
+        for (_, notice) in self.notices.extract_if(.., |(rule, _)| world.hits(*rule) > 0) {
+            notice.record(ledger);
+        }
+    }
+
+    /// Records in the ledger what rules may do while nobody calls [`Self::record_hits`].
+    pub fn record_possible_hits(&self, ledger: &mut Ledger) {
+        for (_, notice) in &self.notices {
+            notice.record(ledger);
+        }
+    }
+
+    fn begin(&mut self, world: &mut World, ledger: &mut Ledger, fault: &Fault) -> Effect {
         match *fault {
+            Fault::Disturb { .. } | Fault::CrashAt { .. } | Fault::FreezeAt { .. } | Fault::StopControllers { .. } => {
+                self.begin_rule(world, fault)
+            }
+            Fault::EndWatches { of } => Effect::done(world.end_watches(of) > 0),
+            Fault::Compact { of } => Effect::done(world.compact(of)),
+            Fault::ClockJump { process, seconds } => Effect::done(world.jump_clock(process, seconds)),
+            Fault::Crash { process, millis } => Effect::done(world.crash(process, Duration::from_millis(millis))),
+            Fault::Freeze { process, millis } => {
+                let has_frozen = world.freeze(process, Duration::from_millis(millis));
+                if has_frozen && millis > LEASE_MILLIS {
+                    ledger.froze(process);
+                }
+                Effect::done(has_frozen)
+            }
+            Fault::Sleep { process, millis } => {
+                let sleeps = world.sleep(process, Duration::from_millis(millis));
+                if sleeps && millis > LEASE_MILLIS {
+                    ledger.froze(process);
+                }
+                Effect::done(sleeps)
+            }
+            Fault::Backup { of } => {
+                let backup = world.backup(of);
+                let is_taken = backup.is_some();
+                self.backups.extend(backup.map(|backup| (of, backup)));
+                Effect::done(is_taken)
+            }
+            Fault::RestoreInPlace { of, revisions, restart } => self.restore(world, ledger, &[of], revisions, restart),
+            Fault::RestoreBoth {
+                consumer,
+                provider,
+                revisions,
+                restart,
+            } => {
+                let both = [Cluster::Consumer(consumer), Cluster::Provider(provider)];
+                self.restore(world, ledger, &both, revisions, restart)
+            }
+            Fault::RestoreBeside { consumer, revisions } => {
+                let Some(backup) = self.backups.get(&Cluster::Consumer(consumer)) else {
+                    return Effect::Nothing;
+                };
+                ledger.of_consumer(consumer, Circumstance::ConsumerRestoredBeside);
+                let clone = world.clone_beside(consumer, backup, revised(revisions));
+                Effect::Rewound {
+                    clusters: vec![clone],
+                    is_felt: true,
+                }
+            }
+            Fault::StopOrigin { consumer, millis } => {
+                if world.api(Cluster::Clone(consumer)).is_none() {
+                    return Effect::Nothing;
+                }
+                let down = Duration::from_millis(millis);
+                Effect::done(crash_processes(world, Cluster::Consumer(consumer), down))
+            }
+            Fault::LoseObjects { of, percent } => {
+                crash_processes(world, of, DOWN);
+                let is_felt = world.lose(of, percent) > 0;
+                match of {
+                    _ if !is_felt => {}
+                    Cluster::Consumer(number) | Cluster::Clone(number) => {
+                        ledger.of_consumer(number, Circumstance::ConsumerLostObjects);
+                    }
+                    Cluster::Provider(number) => ledger.of_provider(number, Circumstance::ProviderLostObjects),
+                }
+                let clusters = vec![of];
+                Effect::Rewound { clusters, is_felt }
+            }
+            Fault::ChangeDefinition { provider, change } => {
+                let fields: &[&str] = match change {
+                    DefinitionChange::AddField => &["added"],
+                    DefinitionChange::AddColumn => &[],
+                };
+                let before = definition(world, provider);
+                change_definition(world, provider, fields);
+                Effect::done(definition(world, provider) != before)
+            }
+        }
+    }
+
+    /// Begins a fault that waits for what it hits.
+    fn begin_rule(&mut self, world: &mut World, fault: &Fault) -> Effect {
+        let mut notice = None;
+        let rule = match *fault {
             Fault::Disturb {
                 process,
                 target,
@@ -36,89 +186,89 @@ impl Faults {
             } => {
                 if let (ProcessName::Konnector { of, .. }, Disturbance::Refuse(_) | Disturbance::StallWatches) =
                     (process, how)
-                    && let Some(consumer) = of.consumer()
+                    && matches!(target, Target::Api(_))
                 {
-                    ledger.of_consumer(consumer, Circumstance::WatchFailed);
+                    notice = of.consumer().map(Notice::WatchFailed);
                 }
-                world.disturb(process, target, how, percent, Duration::from_millis(millis));
+                world.disturb(process, target, how, percent, Duration::from_millis(millis))
             }
-            Fault::EndWatches { of } => world.end_watches(of),
-            Fault::Compact { of } => world.compact(of),
-            Fault::ClockJump { process, seconds } => world.jump_clock(process, seconds),
-            Fault::Crash { process, millis } => world.crash(process, Duration::from_millis(millis)),
-            Fault::Freeze { process, millis } => {
-                if millis > LEASE_MILLIS {
-                    ledger.froze(process);
-                }
-                world.freeze(process, Duration::from_millis(millis));
-            }
-            Fault::Backup { of } => {
-                if let Some(backup) = world.backup(of) {
-                    self.backups.insert(of, backup);
-                }
-            }
-            Fault::RestoreInPlace { of, revisions, restart } => {
-                if self.restore(world, ledger, of, revisions) {
-                    if restart {
-                        restart_processes(world, of);
-                    }
-                    return vec![of];
-                }
-            }
-            Fault::RestoreBoth {
-                consumer,
-                provider,
-                revisions,
+            Fault::CrashAt {
+                process,
+                after,
+                point,
+                millis,
+            } => world.arm(process, point, after, Strike::Crash(Duration::from_millis(millis))),
+            Fault::FreezeAt {
+                process,
+                after,
+                point,
+                millis,
             } => {
-                let both = [Cluster::Consumer(consumer), Cluster::Provider(provider)];
-                return both
-                    .into_iter()
-                    .filter(|of| self.restore(world, ledger, *of, revisions))
-                    .collect();
+                notice = (millis > LEASE_MILLIS).then_some(Notice::Froze(process));
+                world.arm(process, point, after, Strike::Freeze(Duration::from_millis(millis)))
             }
-            Fault::RestoreBeside { consumer, revisions } => {
-                if let Some(backup) = self.backups.get(&Cluster::Consumer(consumer)) {
-                    ledger.of_consumer(consumer, Circumstance::ConsumerRestoredBeside);
-                    return vec![world.clone_beside(consumer, backup, revised(revisions))];
-                }
-            }
-            Fault::LoseObjects { of, percent } => {
-                restart_processes(world, of);
-                world.lose(of, percent);
-                match of {
-                    Cluster::Consumer(number) | Cluster::Clone(number) => {
-                        ledger.of_consumer(number, Circumstance::ConsumerLostObjects);
-                    }
-                    Cluster::Provider(number) => ledger.of_provider(number, Circumstance::ProviderLostObjects),
-                }
-                return vec![of];
-            }
-            Fault::ChangeDefinition { provider, change } => {
-                let fields: &[&str] = match change {
-                    DefinitionChange::AddField => &["added"],
-                    DefinitionChange::AddColumn => &[],
-                };
-                change_definition(world, provider, fields);
-            }
-        }
-        Vec::new()
+            Fault::StopControllers { of, millis } => world.stop_controllers(of, Duration::from_millis(millis)),
+            _ => return Effect::Nothing,
+        };
+        self.notices.extend(notice.map(|notice| (rule, notice)));
+        Effect::Rule(rule)
     }
 
-    fn restore(&self, world: &mut World, ledger: &mut Ledger, of: Cluster, revisions: RevisionsAfter) -> bool {
-        let Some(backup) = self.backups.get(&of) else {
-            return false;
-        };
-        match of {
-            Cluster::Consumer(number) | Cluster::Clone(number) => {
-                ledger.of_consumer(number, Circumstance::ConsumerRestoredInPlace);
+    /// Restores those of the clusters that have a backup, and starts their processes anew if that is wanted.
+    fn restore(
+        &self,
+        world: &mut World,
+        ledger: &mut Ledger,
+        clusters: &[Cluster],
+        revisions: RevisionsAfter,
+        restart: bool,
+    ) -> Effect {
+        let mut restored = Vec::new();
+        let mut is_felt = false;
+        for &of in clusters {
+            let Some(backup) = self.backups.get(&of) else {
+                continue;
+            };
+            match of {
+                Cluster::Consumer(number) | Cluster::Clone(number) => {
+                    ledger.of_consumer(number, Circumstance::ConsumerRestoredInPlace);
+                }
+                Cluster::Provider(number) => ledger.of_provider(number, Circumstance::ProviderRestoredInPlace),
             }
-            Cluster::Provider(number) => ledger.of_provider(number, Circumstance::ProviderRestoredInPlace),
+            if revisions == RevisionsAfter::Bumped {
+                rewind_unseen(ledger, of);
+            }
+            is_felt |= world.restore(of, backup, revised(revisions));
+            restored.push(of);
         }
-        if revisions == RevisionsAfter::Bumped {
-            rewind_unseen(ledger, of);
+        if restart {
+            for of in &restored {
+                crash_processes(world, *of, DOWN);
+            }
         }
-        world.restore(of, backup, revised(revisions));
-        true
+        Effect::Rewound {
+            clusters: restored,
+            is_felt,
+        }
+    }
+}
+
+// === impl Effect ===
+
+impl Effect {
+    fn done(is_done: bool) -> Self {
+        if is_done { Self::Done } else { Self::Nothing }
+    }
+}
+
+// === impl Notice ===
+
+impl Notice {
+    fn record(self, ledger: &mut Ledger) {
+        match self {
+            Self::Froze(process) => ledger.froze(process),
+            Self::WatchFailed(consumer) => ledger.of_consumer(consumer, Circumstance::WatchFailed),
+        }
     }
 }
 
@@ -137,15 +287,24 @@ fn revised(revisions: RevisionsAfter) -> Revisions {
     }
 }
 
-/// Kills the processes that run in a cluster; they start again soon.
-fn restart_processes(world: &mut World, cluster: Cluster) {
+/// The CRD of a provider.
+fn definition(world: &World, provider: u8) -> Option<Arc<Value>> {
+    let name = definition_name(provider);
+    let key = ObjectKey::new("apiextensions.k8s.io", "customresourcedefinitions", "", &name);
+    world.api(Cluster::Provider(provider))?.get(&key).cloned()
+}
+
+/// Kills the processes that run in a cluster; they start again after this time. Returns whether one of them ran.
+fn crash_processes(world: &mut World, cluster: Cluster, down: Duration) -> bool {
     let runs_in = |process: &ProcessName| match (cluster, process) {
         (Cluster::Provider(number), ProcessName::Server { provider, .. }) => number == *provider,
         (_, ProcessName::Konnector { of, .. }) => *of == cluster,
         _ => false,
     };
     let processes: Vec<_> = world.processes().filter(runs_in).collect();
+    let mut has_run = false;
     for process in processes {
-        world.crash(process, DOWN);
+        has_run |= world.crash(process, down);
     }
+    has_run
 }

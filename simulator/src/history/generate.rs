@@ -14,10 +14,10 @@ mod users;
 /// The number of user actions of a history, if the command line does not say another.
 pub const STEPS_DEFAULT: u32 = 26;
 
-/// The fewest faults of a history.
-const FAULTS_MIN: u32 = 3;
+/// The fewest faults of a history. Some of them have no effect.
+const FAULTS_MIN: u32 = 4;
 /// The most faults of a history.
-const FAULTS_MAX: u32 = 7;
+const FAULTS_MAX: u32 = 8;
 
 /// Makes the history of a seed with this many user actions.
 pub fn generate(seed: u64, steps: u32) -> History {
@@ -27,15 +27,25 @@ pub fn generate(seed: u64, steps: u32) -> History {
     let mut users = users::Users::new(&mut rng, &topology);
     let mut events = Vec::new();
     let mut at = 0;
+    let mut push = |at, action| {
+        let event = Event::User(action);
+        events.push(HistoryEvent { at, event });
+    };
+    for action in users.burst(&mut rng) {
+        at += rng.random_range(0..40);
+        push(at, action);
+    }
     for _ in 0..steps {
         at += pause(&mut rng);
-        if let Some(action) = users.next(&mut rng) {
-            let event = Event::User(action);
-            events.push(HistoryEvent { at, event });
+        for (after, action) in users.next(&mut rng) {
+            push(at + after, action);
         }
     }
     let count = rng.random_range(FAULTS_MIN..=FAULTS_MAX);
-    events.extend(faults::draw(&mut rng, &topology, count, at));
+    let actions: Vec<_> = events.iter().map(|event| event.at).collect();
+    let when = faults::When { actions, end: at };
+    let drawn = faults::draw(&mut rng, &topology, count, &when, users.is_crowd());
+    events.extend(drawn);
     // Stable, so that events of one moment keep the order in which they were drawn.
     events.sort_by_key(|event| event.at);
     users::redirect_to_clones(&mut rng, &mut events);
@@ -47,6 +57,6 @@ fn pause(rng: &mut StdRng) -> u64 {
     match rng.random_range(0..100_u32) {
         0..50 => rng.random_range(0..200),
         50..85 => rng.random_range(200..3_000),
-        _ => rng.random_range(3_000..20_000),
+        _ => rng.random_range(3_000..15_000),
     }
 }

@@ -9,8 +9,10 @@ use crate::{
 
 /// Namespaces of a consumer that a history uses: 1 and 2.
 pub(super) const NAMESPACES: std::ops::RangeInclusive<u8> = 1..=2;
-/// Names of bound objects that a history uses.
-const NAMES: std::ops::RangeInclusive<u8> = 1..=5;
+/// The number of names of bound objects that a history uses.
+pub(super) const NAMES: u8 = 5;
+/// The most names of bound objects in a crowd: so many that losses are beyond the number at which the deletion guard asks the user.
+pub(super) const NAMES_OF_CROWD: u8 = 30;
 /// Names of claimed objects that a history uses; 0 is the one that claims select by name.
 const CLAIMED_NAMES: std::ops::RangeInclusive<u8> = 0..=2;
 
@@ -35,12 +37,12 @@ impl KnownObjects {
     }
 }
 
-/// A name for a bound object of a relation.
-pub(super) fn bound(rng: &mut StdRng, relation: Relation) -> ObjectName {
+/// A name for a bound object of a relation, of this many names.
+pub(super) fn bound(rng: &mut StdRng, relation: Relation, names: u8) -> ObjectName {
     ObjectName {
         kind: Kind::Bound(relation.provider),
         namespace: between(rng, NAMESPACES),
-        name: between(rng, NAMES),
+        name: between(rng, 1..=names),
     }
 }
 

@@ -126,3 +126,30 @@ consumer 1 (1 konnectors) has bound provider 1 by a binding
     assert_eq!(history.to_string(), expect);
     assert_eq!(history.end(), 61_007);
 }
+
+#[test]
+fn one_history_in_ten_begins_with_many_objects() {
+    let is_create = |event: &&HistoryEvent| matches!(event.event, Event::User(Action::Create { .. }));
+    let mut crowds = 0;
+    for seed in 0..SEEDS {
+        let history = generate(seed, STEPS_DEFAULT);
+        let early = history.events.iter().take_while(|event| event.at < 1_200);
+        crowds += u64::from(early.filter(is_create).count() >= 14);
+    }
+    assert!((SEEDS / 20..SEEDS / 6).contains(&crowds), "{crowds} of {SEEDS}");
+}
+
+#[test]
+fn most_crashes_and_freezes_wait_for_a_request() {
+    let (mut armed, mut others) = (0, 0);
+    for seed in 0..SEEDS {
+        for fault in generate(seed, STEPS_DEFAULT).faults() {
+            match fault {
+                Fault::CrashAt { .. } | Fault::FreezeAt { .. } => armed += 1,
+                Fault::Crash { .. } | Fault::Freeze { .. } => others += 1,
+                _ => {}
+            }
+        }
+    }
+    assert!(armed > others, "{armed} are armed, and {others} are not");
+}

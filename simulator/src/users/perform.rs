@@ -86,8 +86,14 @@ impl Users {
         !self.pending.is_empty()
     }
 
-    /// Does one action.
-    pub fn perform(&mut self, world: &mut World, action: &Action) {
+    /// Does one action. Returns whether it changed something.
+    pub fn perform(&mut self, world: &mut World, action: &Action) -> bool {
+        let before = world.changed_by_people();
+        self.act(world, action);
+        world.changed_by_people() != before
+    }
+
+    fn act(&mut self, world: &mut World, action: &Action) {
         world.note(&action.to_string());
         match *action {
             Action::Create { on, object } => self.create(world, on, object),

@@ -19,7 +19,10 @@ use super::{
     rules::{Fate, SILENCE},
     timestamp,
 };
-use crate::{faults::Target, topology::Cluster};
+use crate::{
+    faults::{Point, Target},
+    topology::Cluster,
+};
 
 /// Header by which the journal of an API server names the request of a write.
 const NUMBER: &str = "x-simulator-request";
@@ -51,8 +54,15 @@ impl World {
     pub(super) fn dispatch(&mut self, process: ProcessId, sent: Vec<Emission>) {
         let incarnation = self.processes[process.0].incarnation;
         for emission in sent {
+            // A strike at one request ends the process before the next one.
+            if self.processes[process.0].running.is_none() {
+                break;
+            }
             match emission {
-                Emission::Request { request, reply } => self.depart(process, incarnation, *request, reply),
+                Emission::Request { request, reply } => {
+                    self.depart(process, incarnation, *request, reply);
+                    self.reach(process, Point::Sent);
+                }
                 Emission::Dial { host, reply } => {
                     let at = self.now + self.latency();
                     let connect = Connect {
@@ -100,7 +110,13 @@ impl World {
         }));
         request.headers_mut().insert(NUMBER, number);
         if fate.is_doubled {
-            let at = self.now + self.latency() + Duration::from_millis(self.random.random_range(1..500));
+            let millis = if self.random.random_bool(0.2) {
+                self.random.random_range(1_000..30_000)
+            } else {
+                self.random.random_range(1..500)
+            };
+            let at = self.now + self.latency() + Duration::from_millis(millis);
+            self.late(at);
             let twin = InFlight {
                 process,
                 incarnation,
@@ -112,6 +128,10 @@ impl World {
             self.queue.push(at, Event::Arrive(Box::new(twin)));
         }
         let at = self.now + self.latency() + fate.delay;
+        if !fate.delay.is_zero() {
+            // The answer takes as long.
+            self.late(at + fate.delay);
+        }
         let request = InFlight {
             process,
             incarnation,
@@ -189,10 +209,6 @@ impl World {
         };
         let answer = match fate.refused {
             Some(status) => apiserver::Answer::Whole(refusal(status)),
-            None if fate.is_stale && accepts_stale(&request) => match &mut slot.stale {
-                Some(stale) => stale.handle(now, &request),
-                None => slot.api.handle(now, &request),
-            },
             None => slot.api.handle(now, &request),
         };
         let (answer, watch, status) = match answer {
@@ -214,29 +230,30 @@ impl World {
                 (head.map(|()| body), Some(number), status)
             }
         };
-        let stale = if fate.is_stale { ", stale" } else { "" };
         let lost = if fate.is_answer_lost {
             ", and the answer is lost"
         } else {
             ""
         };
-        self.trace
-            .line(self.now, &format!("{told}: {}{stale}{lost}", status.as_u16()));
+        self.trace.line(self.now, &format!("{told}: {}{lost}", status.as_u16()));
         self.after_writes(cluster);
         match reply {
             Some(reply) if !fate.is_answer_lost => {
                 self.answer(process, incarnation, reply, Ok(answer), watch, fate.delay);
             }
             reply => {
-                // Nobody reads a watch whose answer is lost: it ends with its next event.
+                // Nobody reads a watch whose answer is lost.
                 drop(answer);
                 if let Some(watch) = watch {
-                    self.watch_answered(watch);
+                    self.close_watch(watch);
                 }
                 if let Some(reply) = reply {
                     self.break_off(process, incarnation, reply);
                 }
             }
+        }
+        if self.processes[process.0].incarnation == incarnation {
+            self.reach(process, Point::Arrived);
         }
         step
     }
@@ -251,16 +268,17 @@ impl World {
             watch,
         } = answer;
         let slot = &self.processes[process.0];
-        if slot.incarnation != incarnation || slot.running.is_none() {
-            return false;
-        }
-        // Fails if the client gave up.
-        let is_taken = reply.send(response).is_ok();
+        let is_there = slot.incarnation == incarnation && slot.running.is_some();
+        // Sending fails if the client gave up.
+        let is_taken = is_there && reply.send(response).is_ok();
         if is_taken {
+            self.reach(process, Point::Answered);
             self.run(process);
         }
-        if let Some(watch) = watch {
-            self.watch_answered(watch);
+        match watch {
+            Some(watch) if is_taken => self.watch_answered(watch),
+            Some(watch) => self.close_watch(watch),
+            None => {}
         }
         is_taken
     }
@@ -286,6 +304,7 @@ impl World {
         let Some(slot) = self.clusters.get_mut(&cluster) else {
             return refusal(StatusCode::SERVICE_UNAVAILABLE);
         };
+        let before = slot.api.revision();
         let answer = match slot.api.handle(now, &request) {
             apiserver::Answer::Whole(answer) => answer,
             apiserver::Answer::Watch { id, .. } => {
@@ -293,6 +312,9 @@ impl World {
                 refusal(StatusCode::BAD_REQUEST)
             }
         };
+        if slot.api.revision() != before {
+            self.changed_by_people += 1;
+        }
         if request.method() != Method::GET {
             let line = format!(
                 "{user} → {cluster}: {} {path}: {}",
@@ -325,7 +347,9 @@ impl World {
         let known = self.connections.get_mut(connection)?;
         let last = &mut known.last[to.index()];
         *last = (*last).max(self.now + delay);
-        Some(*last)
+        let at = *last;
+        self.late(at);
+        Some(at)
     }
 
     /// Opens a connection to a replica of a server.
@@ -434,13 +458,6 @@ fn parameter<'a>(request: &'a Request<Bytes>, name: &str) -> Option<&'a str> {
         .filter_map(|pair| pair.split_once('='))
         .find(|(key, _)| *key == name)
         .map(|(_, value)| value)
-}
-
-/// Whether the client accepts any state, as old as it may be.
-fn accepts_stale(request: &Request<Bytes>) -> bool {
-    request.method() == Method::GET
-        && parameter(request, "resourceVersion") == Some("0")
-        && parameter(request, "watch").is_none()
 }
 
 /// When the client wants a watch to end.

@@ -3,22 +3,27 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use bindery_simulator_apiserver::{ApiServer, ObjectKey, Revisions, Snapshot};
+use jiff::SignedDuration;
 use rand::RngExt as _;
+use rand_chacha::ChaCha8Rng;
 
-use super::{Event, World, WorldChange, timestamp};
-use crate::topology::Cluster;
+use super::{Event, RuleNumber, World, WorldChange, timestamp};
+use crate::topology::{Cluster, Pace};
 
 /// How often an API server sends bookmarks.
 const BOOKMARKS_EVERY: Duration = Duration::from_mins(1);
+
+/// The longest time after a write until a quick control plane works.
+const QUICK_MAX: Duration = Duration::from_millis(30);
 
 /// One cluster.
 #[derive(Debug)]
 pub(super) struct ClusterSlot {
     pub(super) api: ApiServer,
-    /// An earlier state, from which lists are answered that accept one.
-    pub(super) stale: Option<ApiServer>,
-    /// Whether a step of the control plane is scheduled.
-    chore_due: bool,
+    /// When the next step of the control plane is due, if one is scheduled.
+    chore_due: Option<Duration>,
+    /// The controllers of the control plane stand still until then, by the rule of this number.
+    stopped: Option<(RuleNumber, Duration)>,
 }
 
 /// A backup of a cluster's etcd.
@@ -38,15 +43,16 @@ impl ClusterSlot {
     pub(super) fn new(api: ApiServer) -> Self {
         Self {
             api,
-            stale: None,
-            chore_due: false,
+            chore_due: None,
+            stopped: None,
         }
     }
 }
 
 impl World {
     /// Adds a cluster and starts its control plane.
-    pub(super) fn add_cluster(&mut self, name: Cluster, api: ApiServer) {
+    pub(super) fn add_cluster(&mut self, name: Cluster, mut api: ApiServer) {
+        api.set_policy_delay(SignedDuration::from_millis(self.topology.policy_delay.into()));
         self.clusters.insert(name, ClusterSlot::new(api));
         self.schedule_bookmarks(name);
         self.after_writes(name);
@@ -55,7 +61,15 @@ impl World {
 
     /// The cluster whose API server has this host name.
     pub(super) fn cluster_of_host(&self, host: &str) -> Option<Cluster> {
-        self.clusters.keys().copied().find(|name| cluster_host(*name) == host)
+        let (kind, number) = host.strip_suffix(".sim")?.split_once('-')?;
+        let number = number.parse().ok()?;
+        let name = match kind {
+            "consumer" => Cluster::Consumer(number),
+            "provider" => Cluster::Provider(number),
+            "clone" => Cluster::Clone(number),
+            _ => return None,
+        };
+        self.clusters.contains_key(&name).then_some(name)
     }
 
     /// Takes a backup of a cluster.
@@ -65,23 +79,26 @@ impl World {
         Some(backup)
     }
 
-    /// Restores a backup of a cluster in place. All its watches end.
-    pub fn restore(&mut self, cluster: Cluster, backup: &Backup, revisions: Revisions) {
+    /// Restores a backup of a cluster in place. All its watches end. Returns whether something had been written since the backup.
+    pub fn restore(&mut self, cluster: Cluster, backup: &Backup, revisions: Revisions) -> bool {
         self.note(&format!(
             "{cluster} is restored from its backup, revisions {revisions:?}"
         ));
+        let mut has_changed = false;
         if let Some(slot) = self.clusters.get_mut(&cluster) {
+            has_changed = slot.api.revision() != backup.0.revision();
             slot.api.restore(&backup.0, revisions);
-            slot.stale = None;
         }
         self.after_writes(cluster);
         self.schedule_chore(cluster);
+        has_changed
     }
 
-    /// Takes this percentage of the objects of bound and exported APIs out of a cluster's etcd, without a trace.
-    pub fn lose(&mut self, cluster: Cluster, percent: u8) {
+    /// Takes this percentage of the objects of bound and exported APIs out of a cluster's etcd, without a trace. Returns how many
+    /// objects these were.
+    pub fn lose(&mut self, cluster: Cluster, percent: u8) -> usize {
         let Some(slot) = self.clusters.get_mut(&cluster) else {
-            return;
+            return 0;
         };
         let is_custom = |key: &ObjectKey| {
             let group = key.group.as_str();
@@ -97,6 +114,7 @@ impl World {
         self.note(&format!("{cluster} loses {} objects", lost.len()));
         self.after_writes(cluster);
         self.schedule_chore(cluster);
+        lost.len()
     }
 
     /// Starts a backup of a consumer as a second cluster with a konnector of its own.
@@ -118,21 +136,24 @@ impl World {
         self.fail_watches_of(cluster);
     }
 
-    /// Makes a cluster forget its history.
-    pub fn compact(&mut self, cluster: Cluster) {
+    /// Makes a cluster forget its history. Returns whether there is such a cluster.
+    pub fn compact(&mut self, cluster: Cluster) -> bool {
         self.note(&format!("{cluster} is compacted"));
         if let Some(slot) = self.clusters.get_mut(&cluster) {
             slot.api.compact();
         }
         self.after_writes(cluster);
+        self.clusters.contains_key(&cluster)
     }
 
-    /// Ends all watches of a cluster early.
-    pub fn end_watches(&mut self, cluster: Cluster) {
+    /// Ends all watches of a cluster early. Returns how many these were.
+    pub fn end_watches(&mut self, cluster: Cluster) -> usize {
         self.note(&format!("all watches of {cluster} end"));
-        for watch in self.watches.of_cluster(cluster) {
-            self.end_watch(watch);
+        let watches = self.watches.of_cluster(cluster);
+        for watch in &watches {
+            self.end_watch(*watch);
         }
+        watches.len()
     }
 
     /// Records what was written in a cluster, and schedules what follows from it.
@@ -160,24 +181,76 @@ impl World {
         self.schedule_watches(cluster);
     }
 
+    /// Schedules the next step of a control plane, unless one is scheduled.
     fn schedule_chore(&mut self, cluster: Cluster) {
-        let delay = Duration::from_micros(self.random.random_range(500..30_000));
+        let at = self.now + delay(self.pace, &mut self.random);
         if let Some(slot) = self.clusters.get_mut(&cluster)
-            && !slot.chore_due
+            && slot.chore_due.is_none()
         {
-            slot.chore_due = true;
-            self.queue.push(self.now + delay, Event::Chore(cluster));
+            slot.chore_due = Some(at);
+            self.queue.push(at, Event::Chore(cluster));
         }
     }
 
-    /// Lets one controller of the control plane work, if there is work.
+    /// Schedules the next step of a control plane that has begun to work. A controller is late to begin, and then does all its work.
+    fn go_on_with_chores(&mut self, cluster: Cluster) {
+        let at = self.now + delay(Pace::Quick, &mut self.random);
+        let soon = self.now + QUICK_MAX;
+        if let Some(slot) = self.clusters.get_mut(&cluster)
+            && slot.chore_due.is_none_or(|due| due > soon)
+        {
+            // A later event that is scheduled becomes void.
+            slot.chore_due = Some(at);
+            self.queue.push(at, Event::Chore(cluster));
+        }
+    }
+
+    /// Stops the controllers of a cluster's control plane for this long.
+    pub fn stop_controllers(&mut self, cluster: Cluster, time: Duration) -> RuleNumber {
+        self.note(&format!("the controllers of {cluster} stop for {time:?}"));
+        let rule = self.rules.add();
+        if let Some(slot) = self.clusters.get_mut(&cluster) {
+            slot.stopped = Some((rule, self.now + time));
+        }
+        rule
+    }
+
+    /// Lets the control planes work as late after writes as the seed says. Until then they are quick, so that clusters are set up soon.
+    pub fn slow_controllers(&mut self) {
+        self.pace = self.topology.pace;
+    }
+
+    /// Lets all control planes work soon after each write.
+    pub(super) fn hasten_controllers(&mut self) {
+        self.pace = Pace::Quick;
+        let clusters: Vec<_> = self.clusters().collect();
+        for cluster in clusters {
+            if let Some(slot) = self.clusters.get_mut(&cluster) {
+                slot.stopped = None;
+                // The event that is scheduled becomes void.
+                slot.chore_due = None;
+            }
+            self.schedule_chore(cluster);
+        }
+    }
+
+    /// Lets one controller of the control plane work; false if there is no work, or another step is due instead.
     pub(super) fn chore(&mut self, cluster: Cluster) -> bool {
         let Some(slot) = self.clusters.get_mut(&cluster) else {
             return false;
         };
-        slot.chore_due = false;
+        if slot.chore_due.is_none_or(|due| due > self.now) {
+            return false;
+        }
+        slot.chore_due = None;
         let chores = slot.api.background();
         if chores.is_empty() {
+            return false;
+        }
+        if let Some((rule, until)) = slot.stopped.filter(|(_, until)| *until > self.now) {
+            self.rules.hit(rule);
+            slot.chore_due = Some(until);
+            self.queue.push(until, Event::Chore(cluster));
             return false;
         }
         let chore = &chores[self.random.random_range(0..chores.len())];
@@ -187,7 +260,7 @@ impl World {
         let has_more = chores.len() > 1;
         self.after_writes(cluster);
         if has_more {
-            self.schedule_chore(cluster);
+            self.go_on_with_chores(cluster);
         }
         true
     }
@@ -203,4 +276,13 @@ impl World {
             self.schedule_bookmarks(cluster);
         }
     }
+}
+
+/// Draws how long after a write a control plane works.
+fn delay(pace: Pace, random: &mut ChaCha8Rng) -> Duration {
+    Duration::from_micros(match pace {
+        Pace::Quick => random.random_range(500..30_000),
+        Pace::Slow => random.random_range(200_000..5_000_000),
+        Pace::Late => random.random_range(500_000..30_000_000),
+    })
 }

@@ -43,7 +43,12 @@ pub(super) struct ProcessSlot {
     pub(super) running: Option<Running>,
     /// By how much its wall clock is wrong, in nanoseconds.
     offset: i64,
-    is_frozen: bool,
+    /// For how long its monotonic clock stood still, all in all.
+    slept: Duration,
+    /// Since when its machine sleeps, if it does.
+    asleep_since: Option<Duration>,
+    /// Until when it stands still, if it does.
+    frozen_until: Option<Duration>,
     wake_at: Option<Duration>,
     /// Consecutive ends, for the pause before the next start.
     ends: u32,
@@ -81,10 +86,21 @@ impl ProcessSlot {
             incarnation: 0,
             running: None,
             offset: 0,
-            is_frozen: false,
+            slept: Duration::ZERO,
+            asleep_since: None,
+            frozen_until: None,
             wake_at: None,
             ends: 0,
             is_removed: false,
+        }
+    }
+
+    /// What the clocks of the process show.
+    fn clocks(&self, now: Duration) -> Clocks {
+        let right = clocks(now, self.offset);
+        Clocks {
+            monotonic: right.monotonic.saturating_sub(self.slept),
+            ..right
         }
     }
 
@@ -102,8 +118,7 @@ impl World {
             return;
         };
         let outbox = Arc::new(Outbox::default());
-        let offset = slot.offset;
-        set_clocks(clocks(self.now, offset));
+        set_clocks(slot.clocks(self.now));
         let (main, incoming) = self.main_of(name, &outbox);
         self.start_main(id, main, outbox, incoming);
     }
@@ -118,9 +133,10 @@ impl World {
     ) {
         let slot = &mut self.processes[id.0];
         slot.incarnation += 1;
-        slot.is_frozen = false;
+        slot.frozen_until = None;
+        slot.asleep_since = None;
         slot.wake_at = None;
-        set_clocks(clocks(self.now, slot.offset));
+        set_clocks(slot.clocks(self.now));
         let line = format!("{} starts (incarnation {})", slot.label, slot.incarnation);
         match Process::start(main) {
             Ok(process) => {
@@ -150,7 +166,7 @@ impl World {
     pub(super) fn wake(&mut self, id: ProcessId, incarnation: u32) -> bool {
         let slot = &mut self.processes[id.0];
         let is_due = slot.incarnation == incarnation && slot.wake_at.is_some_and(|at| at <= self.now);
-        if !is_due || slot.is_frozen || slot.running.is_none() {
+        if !is_due || slot.frozen_until.is_some() || slot.running.is_none() {
             return false;
         }
         self.run(id);
@@ -160,13 +176,13 @@ impl World {
     /// Runs a process until it waits, and takes what it sent.
     pub(super) fn run(&mut self, id: ProcessId) {
         let slot = &mut self.processes[id.0];
-        if slot.is_frozen {
+        if slot.frozen_until.is_some() {
             return;
         }
+        set_clocks(slot.clocks(self.now));
         let Some(running) = &mut slot.running else {
             return;
         };
-        set_clocks(clocks(self.now, slot.offset));
         slot.wake_at = None;
         let run = running.process.run();
         let sent = running.outbox.take();
@@ -195,10 +211,13 @@ impl World {
                 self.ended(id, &how);
             }
             Run::Panicked(message) => {
+                // What it sent before has left its machine.
+                self.dispatch(id, sent);
                 self.problem(id, format!("panicked: {message}"));
                 self.ended(id, &format!("panicked: {message}"));
             }
             Run::Spins => {
+                self.dispatch(id, sent);
                 self.problem(id, "never waits".to_owned());
                 self.ended(id, "is killed, since it never waits");
             }
@@ -236,7 +255,7 @@ impl World {
     pub(super) fn stop(&mut self, id: ProcessId) {
         let slot = &mut self.processes[id.0];
         slot.wake_at = None;
-        set_clocks(clocks(self.now, slot.offset));
+        set_clocks(slot.clocks(self.now));
         // Dropped last: what its tasks send while they end goes nowhere.
         let running = slot.running.take();
         drop(running);
@@ -248,16 +267,18 @@ impl World {
         }
     }
 
-    /// Kills a process. It starts again after this time.
-    pub fn crash(&mut self, process: ProcessName, starts_after: Duration) {
+    /// Kills a process, which starts again after this time. Returns whether it ran.
+    pub fn crash(&mut self, process: ProcessName, starts_after: Duration) -> bool {
         let Some(id) = self.process_id(process) else {
-            return;
+            return false;
         };
+        let was_running = self.processes[id.0].running.is_some();
         self.trace
             .line(self.now, &format!("{} is killed", self.processes[id.0].label));
         self.stop(id);
         let incarnation = self.processes[id.0].incarnation;
         let at = self.now + starts_after;
+        self.late(at);
         self.queue.push(
             at,
             Event::Start {
@@ -265,6 +286,7 @@ impl World {
                 incarnation,
             },
         );
+        was_running
     }
 
     /// Stops a process for good, as when a Deployment is deleted or scaled down.
@@ -277,55 +299,67 @@ impl World {
         }
     }
 
-    /// Freezes a process for this long. Its clocks go on.
-    pub fn freeze(&mut self, process: ProcessName, time: Duration) {
+    /// Freezes a process for this long. Its clocks go on. Returns whether it ran.
+    pub fn freeze(&mut self, process: ProcessName, time: Duration) -> bool {
         let Some(id) = self.process_id(process) else {
-            return;
+            return false;
         };
         let slot = &mut self.processes[id.0];
         if slot.running.is_none() {
-            return;
+            return false;
         }
-        slot.is_frozen = true;
+        let at = self.now + time;
+        // Two freezes that overlap last until the end of the later one.
+        slot.frozen_until = slot.frozen_until.max(Some(at));
         let incarnation = slot.incarnation;
         self.trace.line(self.now, &format!("{} freezes", slot.label));
+        self.late(at);
         self.queue.push(
-            self.now + time,
+            at,
             Event::Thaw {
                 process: id,
                 incarnation,
             },
         );
+        true
     }
 
-    /// Lets a frozen process go on.
-    pub fn thaw(&mut self, process: ProcessName) {
-        if let Some(id) = self.process_id(process) {
-            let incarnation = self.processes[id.0].incarnation;
-            self.thaw_id(id, incarnation);
+    /// Lets the machine of a process sleep for this long: the process stands still, and so does its monotonic clock, while its wall
+    /// clock goes on. Returns whether it ran.
+    pub fn sleep(&mut self, process: ProcessName, time: Duration) -> bool {
+        let has_frozen = self.freeze(process, time);
+        if let Some(id) = self.process_id(process).filter(|_| has_frozen) {
+            self.processes[id.0].asleep_since.get_or_insert(self.now);
         }
+        has_frozen
     }
 
-    pub(super) fn thaw_id(&mut self, id: ProcessId, incarnation: u32) -> bool {
+    /// Lets a frozen process go on; false if it is not frozen, or for longer.
+    pub(super) fn thaw(&mut self, id: ProcessId, incarnation: u32) -> bool {
         let slot = &mut self.processes[id.0];
-        if slot.incarnation != incarnation || !slot.is_frozen {
+        let is_due = slot.frozen_until.is_some_and(|until| until <= self.now);
+        if slot.incarnation != incarnation || !is_due {
             return false;
         }
-        slot.is_frozen = false;
+        slot.frozen_until = None;
+        if let Some(since) = slot.asleep_since.take() {
+            slot.slept += self.now - since;
+        }
         self.trace.line(self.now, &format!("{} goes on", slot.label));
         self.run(id);
         true
     }
 
-    /// Makes the wall clock of a process jump, backwards if negative.
-    pub fn jump_clock(&mut self, process: ProcessName, seconds: i64) {
+    /// Makes the wall clock of a process jump, backwards if negative. Returns whether there is such a process.
+    pub fn jump_clock(&mut self, process: ProcessName, seconds: i64) -> bool {
         let Some(id) = self.process_id(process) else {
-            return;
+            return false;
         };
         let slot = &mut self.processes[id.0];
         slot.offset = slot.offset.saturating_add(seconds.saturating_mul(1_000_000_000));
         self.trace
             .line(self.now, &format!("the clock of {} jumps by {seconds} s", slot.label));
+        true
     }
 
     /// Sets clocks right that are wrong by more than some minutes, as administrators do in the end: tokens look expired otherwise.

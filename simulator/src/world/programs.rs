@@ -31,6 +31,7 @@ use futures::{FutureExt as _, StreamExt as _, future::BoxFuture};
 use http::Uri;
 use hyper_util::rt::TokioIo;
 use kube::Config;
+use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tokio_util::sync::CancellationToken;
@@ -83,7 +84,7 @@ impl BackendDialer for SimDialer {
 
 impl World {
     /// Lets a person call the gRPC port of a provider's server with a token, and runs the world until the calls are done, for two
-    /// minutes at most.
+    /// minutes at most. The observer sees each step: see [`Self::observe`].
     pub fn call<T, F>(
         &mut self,
         provider: u8,
@@ -94,6 +95,7 @@ impl World {
         T: Send + 'static,
         F: Future<Output = T> + Send + 'static,
     {
+        let before = self.exports(provider);
         let outbox = Arc::new(Outbox::default());
         let dialer = SimDialer(Arc::clone(&outbox));
         let address = format!("https://{}", grpc_host(provider));
@@ -112,11 +114,23 @@ impl World {
             .push(ProcessSlot::new(None, format!("a caller of provider {provider}")));
         self.start_main(id, main.boxed(), outbox, None);
         let until = self.now + CALL_TIME_MAX;
-        while outcome.lock().is_none() && self.next_at().is_some_and(|at| at < until) {
-            self.step();
+        while outcome.lock().is_none() {
+            if self.step_until(until).is_none() || !self.is_call_to_go_on() {
+                break;
+            }
         }
         self.stop(id);
+        if self.exports(provider) != before {
+            self.changed_by_people += 1;
+        }
         outcome.lock().take()
+    }
+
+    /// The exports of a provider, which binds and unbinds change.
+    fn exports(&self, provider: u8) -> Vec<Arc<Value>> {
+        let api = self.api(Cluster::Provider(provider)).into_iter();
+        let objects = api.flat_map(|api| api.objects_of("kube-bind.io", "apiserviceexports", None));
+        objects.map(|(_, object)| Arc::clone(object)).collect()
     }
 
     /// The main function of a process.

@@ -5,15 +5,17 @@ use rand::{RngExt as _, rngs::StdRng};
 use crate::{
     history::objects::weighted,
     topology::{
-        BindingSetup, BoundBy, Claim, ClaimedResource, ConsumerSetup, DeletionPolicy, Isolation, Offer, Owner,
+        BindingSetup, BoundBy, Claim, ClaimedResource, ConsumerSetup, DeletionPolicy, Isolation, Offer, Owner, Pace,
         ProviderSetup, Scope, Selection, Topology,
     },
 };
 
-/// Draws providers with their offers, and consumers with their bindings.
+/// Draws providers with their offers, and consumers with their bindings. Most seeds have one of each with one replica, for they take
+/// half of the time and show most.
 pub(super) fn topology(rng: &mut StdRng) -> Topology {
-    let providers = if rng.random_bool(0.25) { 2 } else { 1 };
-    let consumers = if rng.random_bool(0.3) { 2 } else { 1 };
+    let counts = [(80, (1, 1)), (7, (2, 1)), (9, (1, 2)), (4, (2, 2))];
+    let paces = [(80, Pace::Quick), (15, Pace::Slow), (5, Pace::Late)];
+    let (providers, consumers) = weighted(rng, &counts).unwrap_or((1, 1));
     Topology {
         providers: (0..providers)
             .map(|_| ProviderSetup {
@@ -27,11 +29,17 @@ pub(super) fn topology(rng: &mut StdRng) -> Topology {
                 bindings: bindings(rng, providers),
             })
             .collect(),
+        pace: weighted(rng, &paces).unwrap_or_default(),
+        policy_delay: if rng.random_bool(0.5) {
+            rng.random_range(0..5_000)
+        } else {
+            0
+        },
     }
 }
 
 fn replicas(rng: &mut StdRng) -> u8 {
-    if rng.random_bool(0.3) { 2 } else { 1 }
+    if rng.random_bool(0.15) { 2 } else { 1 }
 }
 
 fn bindings(rng: &mut StdRng, providers: u8) -> Vec<BindingSetup> {

@@ -3,7 +3,7 @@
 use rand::{RngExt as _, rngs::StdRng, seq::IndexedRandom as _};
 
 use crate::{
-    faults::{DefinitionChange, Disturbance, Fault, ProcessName, RevisionsAfter, Target},
+    faults::{DefinitionChange, Disturbance, Fault, Point, ProcessName, RevisionsAfter, Target},
     history::{
         Event, HistoryEvent,
         objects::{between, weighted},
@@ -21,14 +21,39 @@ enum Family {
     Restores,
     Losses,
     Definitions,
+    Controllers,
 }
 
-/// Draws about this many faults before `end`. A restore comes with the backup that it needs.
-pub(super) fn draw(rng: &mut StdRng, topology: &Topology, count: u32, end: u64) -> Vec<HistoryEvent> {
-    let families = families(rng);
-    let end = end.max(1_000);
+/// When users act, in milliseconds.
+#[derive(Debug)]
+pub(super) struct When {
+    /// The times of their actions.
+    pub actions: Vec<u64>,
+    /// The time of the last one.
+    pub end: u64,
+}
+
+impl When {
+    /// A moment shortly after a user's action, at which processes have something to do.
+    fn soon_after_action(&self, rng: &mut StdRng) -> u64 {
+        let action = self.actions.choose(rng).copied().unwrap_or_default();
+        action + rng.random_range(0..60)
+    }
+}
+
+/// Draws this many faults; the last one may be two. Backups do not count: a restore comes with those that it needs.
+pub(super) fn draw(
+    rng: &mut StdRng,
+    topology: &Topology,
+    count: u32,
+    when: &When,
+    is_crowd: bool,
+) -> Vec<HistoryEvent> {
+    let families = families(rng, is_crowd);
+    let end = when.end.max(1_000);
     let mut faults = Vec::new();
-    while faults.len() < count as usize {
+    let is_harmful = |event: &&HistoryEvent| matches!(&event.event, Event::Fault(fault) if !fault.is_backup());
+    while faults.iter().filter(is_harmful).count() < count as usize {
         let at = rng.random_range(0..end);
         let Some(family) = weighted(rng, &families) else {
             break;
@@ -47,7 +72,17 @@ pub(super) fn draw(rng: &mut StdRng, topology: &Topology, count: u32, end: u64) 
                     push(&mut faults, at, Fault::EndWatches { of });
                 }
             }
-            Family::Processes => push(&mut faults, at, of_process(rng, topology)),
+            Family::Processes => {
+                let process = process(rng, topology);
+                let (at, fault) = of_process(rng, process, at, when);
+                push(&mut faults, at, fault);
+            }
+            Family::Controllers => {
+                let of = cluster(rng, topology);
+                let millis = rng.random_range(1_000..45_000);
+                let at = when.soon_after_action(rng).saturating_sub(500);
+                push(&mut faults, at, Fault::StopControllers { of, millis });
+            }
             Family::Clocks => {
                 let process = process(rng, topology);
                 let steps = [5_i64, 20, 120, 900, 4_000, 30_000, 700_000];
@@ -55,7 +90,7 @@ pub(super) fn draw(rng: &mut StdRng, topology: &Topology, count: u32, end: u64) 
                 let seconds = if rng.random_bool(0.5) { step } else { -step };
                 push(&mut faults, at, Fault::ClockJump { process, seconds });
             }
-            Family::Restores => restore(rng, topology, &mut faults, end),
+            Family::Restores => restore(rng, topology, &mut faults, end, when),
             Family::Losses => {
                 let percent = between(rng, 10..=100);
                 let of = cluster(rng, topology);
@@ -81,15 +116,18 @@ fn push(faults: &mut Vec<HistoryEvent>, at: u64, fault: Fault) {
 }
 
 /// Draws which kinds of faults the seed has. Losses and restores are in few seeds, for they end in what is known to be open.
-fn families(rng: &mut StdRng) -> Vec<(u32, Family)> {
+/// In crowds they are in more seeds, for they need many objects.
+fn families(rng: &mut StdRng, is_crowd: bool) -> Vec<(u32, Family)> {
+    let (restores, losses) = if is_crowd { (0.4, 0.5) } else { (0.3, 0.1) };
     let all = [
         (0.7, 5, Family::Network),
         (0.5, 2, Family::Watches),
         (0.6, 4, Family::Processes),
         (0.25, 1, Family::Clocks),
-        (0.3, 2, Family::Restores),
-        (0.1, 1, Family::Losses),
+        (restores, 2, Family::Restores),
+        (losses, 1, Family::Losses),
         (0.15, 1, Family::Definitions),
+        (0.2, 1, Family::Controllers),
     ];
     let mut drawn: Vec<_> = all
         .into_iter()
@@ -104,6 +142,10 @@ fn families(rng: &mut StdRng) -> Vec<(u32, Family)> {
 
 fn disturb(rng: &mut StdRng, topology: &Topology) -> Fault {
     let process = process(rng, topology);
+    disturb_process(rng, topology, process)
+}
+
+fn disturb_process(rng: &mut StdRng, topology: &Topology, process: ProcessName) -> Fault {
     let target = match process {
         ProcessName::Konnector { of, .. } if rng.random_bool(0.4) => Target::Api(of),
         ProcessName::Konnector { .. } if rng.random_bool(0.3) => Target::Grpc(provider(rng, topology)),
@@ -116,36 +158,85 @@ fn disturb(rng: &mut StdRng, topology: &Topology) -> Fault {
         (3, Disturbance::Partition),
         (3, Disturbance::Slow),
         (3, Disturbance::StallWatches),
-        (3, Disturbance::StaleLists),
+        (3, Disturbance::StaleWatches),
         (1, Disturbance::Refuse(429)),
         (1, Disturbance::Refuse(500)),
         (1, Disturbance::Refuse(503)),
     ];
-    let how = weighted(rng, &kinds).unwrap_or(Disturbance::Partition);
+    // On a connection of bytes there are no requests to do twice or to refuse, and no watches of objects.
+    let kinds_of_grpc = [
+        (4, Disturbance::LoseAnswers),
+        (3, Disturbance::Partition),
+        (3, Disturbance::Slow),
+    ];
+    let kinds: &[_] = match target {
+        Target::Api(_) => &kinds,
+        Target::Grpc(_) => &kinds_of_grpc,
+    };
+    let how = weighted(rng, kinds).unwrap_or(Disturbance::Partition);
+    // Processes call each other rarely, and a watch has to lag for a while to matter.
+    let longest = match (how, target) {
+        (Disturbance::StaleWatches, _) | (_, Target::Grpc(_)) => 90_000,
+        _ => 40_000,
+    };
     Fault::Disturb {
         process,
         target,
         how,
         percent: match how {
-            Disturbance::Partition | Disturbance::StallWatches | Disturbance::StaleLists => 100,
+            Disturbance::Partition | Disturbance::StallWatches | Disturbance::StaleWatches => 100,
             _ => between(rng, 10..=100),
         },
-        millis: rng.random_range(200..40_000),
+        millis: rng.random_range(200..longest),
     }
 }
 
-fn of_process(rng: &mut StdRng, topology: &Topology) -> Fault {
-    let process = process(rng, topology);
-    if rng.random_bool(0.6) {
-        let millis = rng.random_range(10..20_000);
-        Fault::Crash { process, millis }
+/// Draws a crash or a freeze of a process at this time, or at a moment in the life of a request that a user's action causes.
+fn of_process(rng: &mut StdRng, process: ProcessName, at: u64, when: &When) -> (u64, Fault) {
+    let is_crash = rng.random_bool(0.6);
+    let millis = if is_crash {
+        rng.random_range(10..20_000)
     } else {
-        let millis = rng.random_range(100..45_000);
-        Fault::Freeze { process, millis }
+        rng.random_range(100..45_000)
+    };
+    if !is_crash && rng.random_bool(0.2) {
+        return (at, Fault::Sleep { process, millis });
     }
+    if rng.random_bool(0.3) {
+        let fault = if is_crash {
+            Fault::Crash { process, millis }
+        } else {
+            Fault::Freeze { process, millis }
+        };
+        return (at, fault);
+    }
+    let points = [
+        (3, Point::Sent),
+        (3, Point::Arrived),
+        (2, Point::Answered),
+        (2, Point::Watch),
+    ];
+    let point = weighted(rng, &points).unwrap_or(Point::Sent);
+    let after = between(rng, 0..=6);
+    let fault = if is_crash {
+        Fault::CrashAt {
+            process,
+            after,
+            point,
+            millis,
+        }
+    } else {
+        Fault::FreezeAt {
+            process,
+            after,
+            point,
+            millis,
+        }
+    };
+    (when.soon_after_action(rng), fault)
 }
 
-fn restore(rng: &mut StdRng, topology: &Topology, faults: &mut Vec<HistoryEvent>, end: u64) {
+fn restore(rng: &mut StdRng, topology: &Topology, faults: &mut Vec<HistoryEvent>, end: u64, when: &When) {
     let (early, late) = (rng.random_range(0..end / 2), rng.random_range(end / 2..end));
     let revisions = if rng.random_bool(0.5) {
         RevisionsAfter::Kept
@@ -153,19 +244,26 @@ fn restore(rng: &mut StdRng, topology: &Topology, faults: &mut Vec<HistoryEvent>
         RevisionsAfter::Bumped
     };
     let (consumer, provider) = (consumer(rng, topology), provider(rng, topology));
-    let mut backup = |of| push(faults, early, Fault::Backup { of });
+    let mut backup = |at, of| push(faults, at, Fault::Backup { of });
     let fault = match rng.random_range(0..100_u32) {
         0..30 => {
-            backup(Cluster::Consumer(consumer));
+            backup(early, Cluster::Consumer(consumer));
             Fault::RestoreBeside { consumer, revisions }
         }
         30..45 => {
-            backup(Cluster::Consumer(consumer));
-            backup(Cluster::Provider(provider));
+            backup(early, Cluster::Consumer(consumer));
+            // Backups of two clusters are rarely of the same moment.
+            let other = if rng.random_bool(0.7) {
+                rng.random_range(0..late)
+            } else {
+                early
+            };
+            backup(other, Cluster::Provider(provider));
             Fault::RestoreBoth {
                 consumer,
                 provider,
                 revisions,
+                restart: rng.random_bool(0.5),
             }
         }
         kind => {
@@ -174,7 +272,7 @@ fn restore(rng: &mut StdRng, topology: &Topology, faults: &mut Vec<HistoryEvent>
             } else {
                 Cluster::Provider(provider)
             };
-            backup(of);
+            backup(early, of);
             Fault::RestoreInPlace {
                 of,
                 revisions,
@@ -183,15 +281,32 @@ fn restore(rng: &mut StdRng, topology: &Topology, faults: &mut Vec<HistoryEvent>
         }
     };
     push(faults, late, fault);
-    if let Fault::RestoreBeside { .. } = fault
-        && rng.random_bool(0.3)
-    {
+    if let Fault::RestoreBeside { .. } = fault {
+        beside(rng, topology, faults, consumer, late, when);
+    }
+}
+
+/// Draws what happens to a clone and its origin.
+fn beside(rng: &mut StdRng, topology: &Topology, faults: &mut Vec<HistoryEvent>, consumer: u8, late: u64, when: &When) {
+    if rng.random_bool(0.4) {
+        let millis = rng.random_range(5_000..60_000);
+        // Shortly before or after the clone has taken the Lease.
+        let at = late + rng.random_range(1..20_000);
+        push(faults, at, Fault::StopOrigin { consumer, millis });
+    }
+    if rng.random_bool(0.4) {
         let process = ProcessName::Konnector {
             of: Cluster::Clone(consumer),
             replica: 1,
         };
-        let millis = rng.random_range(100..30_000);
-        push(faults, late + 5_000, Fault::Crash { process, millis });
+        let at = late + rng.random_range(1_000..15_000);
+        let (at, fault) = if rng.random_bool(0.5) {
+            (at, disturb_process(rng, topology, process))
+        } else {
+            let (drawn, fault) = of_process(rng, process, at, when);
+            (drawn.max(at), fault)
+        };
+        push(faults, at, fault);
     }
 }
 

@@ -13,6 +13,11 @@ use crate::{
     users::{Action, Consent, Ending, Kind, ObjectName, Propagation, Relation},
 };
 
+/// The share of histories with many objects.
+const CROWDS: f64 = 0.1;
+/// The number of objects that are created at the beginning of such a history.
+const BURST: std::ops::RangeInclusive<u8> = 14..=30;
+
 /// Kinds of actions that are drawn together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Family {
@@ -31,6 +36,8 @@ pub(super) struct Users<'a> {
     topology: &'a Topology,
     families: Vec<(u32, Family)>,
     known: KnownObjects,
+    /// The number of names of bound objects.
+    names: u8,
 }
 
 impl<'a> Users<'a> {
@@ -52,15 +59,70 @@ impl<'a> Users<'a> {
         maybe(rng, 0.3, 2, Family::Endings);
         maybe(rng, 0.25, 1, Family::Pauses);
         maybe(rng, 0.25, 1, Family::Consents);
+        let names = if rng.random_bool(CROWDS) {
+            objects::NAMES_OF_CROWD
+        } else {
+            objects::NAMES
+        };
         Self {
             topology,
             families,
             known: KnownObjects::default(),
+            names,
         }
     }
 
-    /// Draws the next action; `None` if the drawn kind has nothing to act on.
-    pub(super) fn next(&mut self, rng: &mut StdRng) -> Option<Action> {
+    /// Whether the history has many objects.
+    pub(super) fn is_crowd(&self) -> bool {
+        self.names > objects::NAMES
+    }
+
+    /// Draws the creations with which a history of many objects begins. Others begin with none.
+    pub(super) fn burst(&mut self, rng: &mut StdRng) -> Vec<Action> {
+        if !self.is_crowd() {
+            return Vec::new();
+        }
+        let relation = self.relation(rng);
+        let on = Cluster::Consumer(relation.consumer);
+        let count = between(rng, BURST);
+        let mut actions = Vec::new();
+        for name in 1..=count {
+            let object = ObjectName {
+                name,
+                ..objects::bound(rng, relation, self.names)
+            };
+            self.known.add(relation.consumer, object);
+            actions.push(Action::Create { on, object });
+        }
+        actions
+    }
+
+    /// Draws the next action, with what belongs to it: each with the milliseconds after which it comes. Empty if the drawn kind has
+    /// nothing to act on.
+    pub(super) fn next(&mut self, rng: &mut StdRng) -> Vec<(u64, Action)> {
+        let Some(action) = self.next_action(rng) else {
+            return Vec::new();
+        };
+        // Objects and namespaces are only for a moment being deleted.
+        match action {
+            Action::StripFinalizers { on, object } => {
+                let propagation = propagation(rng, [8, 3, 1]);
+                let delete = Action::Delete {
+                    on,
+                    object,
+                    propagation,
+                };
+                vec![(0, delete), (rng.random_range(1..40), action)]
+            }
+            Action::ForceNamespace { on, namespace } => {
+                let delete = Action::DeleteNamespace { on, namespace };
+                vec![(0, delete), (rng.random_range(1..100), action)]
+            }
+            action => vec![(0, action)],
+        }
+    }
+
+    fn next_action(&mut self, rng: &mut StdRng) -> Option<Action> {
         let relation = self.relation(rng);
         match weighted(rng, &self.families)? {
             Family::Objects => Some(self.of_objects(rng, relation)),
@@ -96,7 +158,7 @@ impl<'a> Users<'a> {
         let is_ours = |consumer: u8, object: &ObjectName| consumer == relation.consumer && object.kind == kind;
         let found = self.known.any(rng, is_ours);
         let Some((_, object)) = found.filter(|_| rng.random_bool(0.65)) else {
-            let object = objects::bound(rng, relation);
+            let object = objects::bound(rng, relation, self.names);
             self.known.add(relation.consumer, object);
             return Action::Create { on, object };
         };
