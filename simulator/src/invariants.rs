@@ -168,14 +168,7 @@ impl Invariants {
         let fields = changed_fields(written.change).join(", ");
         let message = format!("it was still written, and {fields} changed");
         let mut violation = seen.violation(Invariant::NotAtRest, (consumer, seen.provider()), &message);
-        let is_of_clone = matches!(
-            written.process,
-            Some(ProcessName::Konnector {
-                of: Cluster::Clone(_),
-                ..
-            })
-        );
-        if is_of_clone {
+        if seen.is_by_clone() {
             violation.circumstances.insert(Circumstance::WriterIsClone);
         }
         let object = written.change.after.as_deref().or(written.change.before.as_deref());
@@ -216,6 +209,11 @@ impl<C: Clusters> Seen<'_, C> {
             message: format!("{message}, by {}{}", self.written.change.by, self.process()),
             circumstances: self.ledger.circumstances(relation.0, relation.1),
         }
+    }
+
+    /// Whether a konnector of a restored second cluster wrote.
+    fn is_by_clone(&self) -> bool {
+        self.written.process.is_some_and(ProcessName::is_of_clone)
     }
 
     fn process(&self) -> String {

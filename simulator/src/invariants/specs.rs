@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Account, Clusters, Invariant, Seen, Violation, contracts::Contracts, marks, rewinds::Rewinds};
-use crate::{faults::ProcessName, topology::Cluster, users::Circumstance};
+use crate::{topology::Cluster, users::Circumstance};
 
 /// The newest state of each source that reached a provider, and when its request was sent.
 #[derive(Debug, Default)]
@@ -46,13 +46,7 @@ impl Specs {
         violation
             .circumstances
             .extend(of_source.into_iter().flatten().chain(of_copy));
-        if matches!(
-            seen.written.process,
-            Some(ProcessName::Konnector {
-                of: Cluster::Clone(_),
-                ..
-            })
-        ) {
+        if seen.is_by_clone() {
             violation.circumstances.insert(Circumstance::WriterIsClone);
         }
         Some(violation)
