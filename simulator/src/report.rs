@@ -11,7 +11,7 @@ use crate::{
 
 mod record;
 
-pub use record::{Entry, State, TrackRecord};
+pub use record::{Entry, Explanation, ShownBy, State, TrackRecord};
 
 /// Each kind of event has to be in at least one of this many seeds.
 const SHARE: usize = 100;

@@ -306,7 +306,10 @@ pub const LEASE_MILLIS: u64 = 15_000;
 impl ProcessName {
     /// Whether the process is a konnector of a restored second cluster.
     pub fn is_of_clone(self) -> bool {
-        matches!(self, Self::Konnector { of: Cluster::Clone(_), .. })
+        let Self::Konnector { of, .. } = self else {
+            return false;
+        };
+        matches!(of, Cluster::Clone(_))
     }
 }
 

@@ -23,6 +23,15 @@ fn a_violation_is_known_only_in_its_circumstances() {
     let copy = Invariant::CopyEndedWithoutEvidence;
     assert_eq!(explained(copy, &[]), None);
     assert_eq!(explained(copy, &[Circumstance::SourceLives]), None);
+    // A restore explains that a spec is rewound, and not that the copy of a source that lives ends.
+    let restored = [Circumstance::ConsumerRestoredInPlace, Circumstance::SourceRewound];
+    assert_eq!(explained(Invariant::SpecRewound, &restored).as_deref(), Some("D2"));
+    let [restore, rewound] = restored;
+    assert_eq!(explained(copy, &[restore, rewound, Circumstance::SourceLives]), None);
+    // The konnector of a clone writes, and only what it touched does not converge.
+    let of_clone = [Circumstance::ConsumerRestoredBeside, Circumstance::WriterIsClone];
+    assert_eq!(explained(Invariant::WriteByClone, &of_clone).as_deref(), Some("D1"));
+    assert_eq!(explained(Invariant::NotConverged, &of_clone), None);
     assert_eq!(
         explained(Invariant::WriteAcrossContracts, &[Circumstance::Unbound]),
         None
