@@ -56,6 +56,24 @@ fn too_little_is_told_of_many_seeds_only() {
 }
 
 #[test]
+fn pairs_that_no_seed_shows_are_told() {
+    let record = TrackRecord::read().unwrap();
+    let mut report = Report::default();
+    let of_clone = [Circumstance::ConsumerRestoredBeside, Circumstance::WriterIsClone];
+    let outcome = Outcome {
+        violations: vec![violation(Invariant::SpecRewound, &of_clone)],
+        ..Outcome::default()
+    };
+    for _ in 0..SEEDS_MIN {
+        report.add(&record, &outcome);
+    }
+    let text = report.to_string();
+    let told = |invariant: &str| text.contains(&format!("{invariant} by D1 in {{ConsumerRestoredBeside, WriterIsClone}}"));
+    assert!(told("NotAtRest"), "{text}");
+    assert!(!told("SpecRewound"), "{text}");
+}
+
+#[test]
 fn new_violations_are_returned() {
     let record = TrackRecord::read().unwrap();
     let mut report = Report::default();
