@@ -68,7 +68,6 @@ pub struct Invariants {
     specs: specs::Specs,
     holders: holders::Holders,
     paused: paused::Paused,
-    beside: beside::Beside,
     rewinds: rewinds::Rewinds,
     violations: Vec<Violation>,
     seen: BTreeSet<(Invariant, BTreeSet<Circumstance>)>,
@@ -107,7 +106,7 @@ impl Invariants {
                 let copy = copies::check(&seen, &mut self.contracts, &self.sources, &self.rewinds);
                 let spec = self.specs.check(&seen, &mut self.contracts, &self.rewinds);
                 let contract = contracts::check(&seen, &mut self.contracts);
-                let beside = self.beside.check(&seen, &mut self.contracts);
+                let beside = beside::check(&seen, &mut self.contracts, &self.sources, &self.rewinds);
                 let holder = self.holders.check(&seen, &mut self.contracts);
                 let paused = self.paused.check(&seen, &mut self.contracts);
                 let taken = overwritten::check(&seen, &mut self.contracts);

@@ -130,6 +130,12 @@ impl Sources {
             .any(|on| self.ends.get(&(on, uid.to_owned())) == Some(&SourceEnd::ByUser))
     }
 
+    /// Whether a user deleted a namespace of this name on the consumer.
+    pub(super) fn has_user_deleted_namespace(&self, consumer: u8, name: &str) -> bool {
+        let namespace = (Cluster::Consumer(consumer), name.to_owned());
+        self.namespaces.contains(&namespace)
+    }
+
     /// How the source ended on the consumer; `None` if it exists there, or was never seen.
     pub(super) fn end(&self, consumer: u8, uid: &str) -> Option<SourceEnd> {
         self.ends.get(&(Cluster::Consumer(consumer), uid.to_owned())).copied()

@@ -107,6 +107,22 @@ impl World {
         self.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(3)));
     }
 
+    /// A binding with its CRD, and its export.
+    fn in_use(&mut self) {
+        let definition = ObjectKey::new(
+            "apiextensions.k8s.io",
+            "customresourcedefinitions",
+            "",
+            &definition_name(1),
+        );
+        let binding = ObjectKey::new("kube-bind.io", "apiservicebindings", "", "widgets-1");
+        let export = ObjectKey::new("kube-bind.io", "apiserviceexports", CONTRACT, "widgets-1");
+        let object = |uid: &str| Some(json!({"metadata": {"uid": uid, "name": "widgets-1"}, "spec": {}}));
+        self.user(ON_CONSUMER, &definition, object("d"));
+        self.user(ON_CONSUMER, &binding, object("b"));
+        self.user(ON_PROVIDER, &export, object("e"));
+    }
+
     #[track_caller]
     fn check(&self, expect: &[Invariant]) -> &Violation {
         let found: Vec<_> = self
@@ -148,6 +164,17 @@ fn copy(serial: u64) -> Value {
     json!({"metadata": {"uid": "c", "annotations": {
         "kube-bind.io/cluster-namespace": CONTRACT, "kube-bind.io/consumer-uid": "s", "kube-bind.io/consumer-namespace": "team-1",
     }}, "spec": {"serial": serial}})
+}
+
+/// An object that the operator put into a provider namespace.
+fn operators_own() -> Value {
+    json!({"metadata": {"uid": "k", "namespace": "kube-bind-c1-team-1", "labels": {"example.dev/operators-own": "true"}}})
+}
+
+/// An object with the konnector's finalizer.
+fn held(mut object: Value) -> Value {
+    object["metadata"]["finalizers"] = json!([bindery_api::finalizers::SYNCER]);
+    object
 }
 
 /// A consent to deletions that was given while these sources existed.
@@ -349,20 +376,31 @@ fn the_operators_own_objects_stay() {
         ObjectKey::new("", "namespaces", "", "kube-bind-c1-team-1"),
         ObjectKey::new("", "configmaps", "kube-bind-c1-team-1", "keep"),
     );
-    let namespace = json!({"metadata": {"uid": "p"}});
-    let object = json!({"metadata": {"uid": "k", "namespace": "kube-bind-c1-team-1", "labels": {"example.dev/operators-own": "true"}}});
+    let namespace = json!({"metadata": {"uid": "p", "labels": {"kube-bind.io/contract": CONTRACT}}});
+    let object = operators_own();
     world.product(SERVER, ON_PROVIDER, &place, Some(namespace.clone()));
     world.user(ON_PROVIDER, &key, Some(object.clone()));
     world.product(SERVER, ON_PROVIDER, &place, deleting(namespace.clone()));
     world.control_plane(ON_PROVIDER, &key, None);
-    world.check(&[Invariant::OperatorObjectDeleted]);
+    let found = world.check(&[Invariant::OperatorObjectDeleted]);
+    assert!(found.circumstances.contains(&Circumstance::ObjectsBeside), "{found}");
     // Where the operator deletes the namespace, the objects go with it.
     let mut world = World::new();
     world.product(SERVER, ON_PROVIDER, &place, Some(namespace.clone()));
     world.user(ON_PROVIDER, &key, Some(object));
-    world.user(ON_PROVIDER, &place, deleting(namespace));
+    world.user(ON_PROVIDER, &place, deleting(namespace.clone()));
     world.control_plane(ON_PROVIDER, &key, None);
     world.check(&[]);
+    // While the konnector holds a bound object of the namespace, the product does not give it back.
+    let mut world = World::new();
+    world.in_use();
+    world.product(SERVER, ON_PROVIDER, &place, Some(namespace.clone()));
+    world.user(ON_PROVIDER, &key, Some(operators_own()));
+    world.user(ON_CONSUMER, &source_key(), Some(held(source(3))));
+    world.product(SERVER, ON_PROVIDER, &place, deleting(namespace));
+    world.control_plane(ON_PROVIDER, &key, None);
+    let found = world.check(&[Invariant::OperatorObjectDeleted]);
+    assert!(!found.circumstances.contains(&Circumstance::ObjectsBeside), "{found}");
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! What a report counts as known, as new and as too little.
 
 use super::*;
-use crate::users::Circumstance;
 
 fn violation(invariant: Invariant, circumstances: &[Circumstance]) -> Violation {
     Violation {

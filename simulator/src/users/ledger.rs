@@ -33,7 +33,8 @@ pub enum Circumstance {
     ProviderLostObjects,
     /// A user forced the end of a namespace.
     NamespaceForced,
-    /// The operator put an object of their own beside copies.
+    /// The operator had put an object of their own into a provider namespace that the product gives back: the use of the API ends,
+    /// a user deleted the consumer's namespace, or no bound object is left in it.
     ObjectsBeside,
     /// A leader stood still.
     LeaderFrozen,

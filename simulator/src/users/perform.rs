@@ -164,7 +164,7 @@ impl Users {
                 object,
                 delete,
             } => self.provide(world, relation, object, delete),
-            Action::PutBeside { relation, namespace } => self.put_beside(world, relation, namespace),
+            Action::PutBeside { relation, namespace } => Self::put_beside(world, relation, namespace),
             Action::CreateNamespace { on, namespace } => {
                 if let Some(mut hands) = Hands::on(world, on) {
                     hands.create(NAMESPACES, "", &install::namespace(&namespace_name(namespace)));
@@ -329,11 +329,10 @@ impl Users {
         }
     }
 
-    fn put_beside(&mut self, world: &mut World, relation: Relation, namespace: u8) {
+    fn put_beside(world: &mut World, relation: Relation, namespace: u8) {
         let Some(place) = Self::provider_namespace(world, relation, namespace) else {
             return;
         };
-        self.ledger.of_relation(relation, Circumstance::ObjectsBeside);
         let object = json!({
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": "operators-own", "namespace": place, "labels": {(BESIDE): "true"}},
