@@ -25,7 +25,7 @@ impl Scenario {
 }
 
 /// All scenarios.
-const ALL: [Scenario; 11] = [
+const ALL: [Scenario; 12] = [
     Scenario {
         name: "D1",
         make: cloned::a_clone_beside_its_origin,
@@ -69,6 +69,10 @@ const ALL: [Scenario; 11] = [
     Scenario {
         name: "N7",
         make: network::requests_that_arrive_twice,
+    },
+    Scenario {
+        name: "N8",
+        make: unbound::a_deleted_crd_of_a_binding_that_keeps_copies,
     },
 ];
 

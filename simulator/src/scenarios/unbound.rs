@@ -4,7 +4,7 @@ use super::{CONSUMER, RELATION, object, with_objects};
 use crate::{
     faults::{Fault, ProcessName, RevisionsAfter},
     history::History,
-    topology::{BoundBy, Cluster},
+    topology::{BoundBy, Cluster, DeletionPolicy},
     users::{Action, Consent, Ending, Propagation},
 };
 
@@ -16,6 +16,18 @@ pub(super) fn a_foreground_delete_of_the_binding() -> History {
         propagation: Propagation::Foreground,
     };
     with_objects(3).user(20_000, end)
+}
+
+/// A user deletes the CRD of a binding with deletionPolicy Orphan: the objects of the CRD end with it, and their copies too.
+pub(super) fn a_deleted_crd_of_a_binding_that_keeps_copies() -> History {
+    let end = Action::End {
+        relation: RELATION,
+        what: Ending::Definition,
+        propagation: Propagation::Background,
+    };
+    let mut history = with_objects(3).user(20_000, end);
+    history.topology.consumers[0].bindings[0].policy = DeletionPolicy::Orphan;
+    history
 }
 
 /// A deletion of the binding that orphans its dependents, which are the CRD and by that the objects. The binding then asks for force.
