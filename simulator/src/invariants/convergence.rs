@@ -82,7 +82,9 @@ impl Invariants {
                         pair.claimed();
                     }
                 }
-                let known = ledger.circumstances(Some(number), Some(provider));
+                let orphaned = pair.is_orphaned().then_some(Circumstance::BindingOrphaned);
+                let mut known = ledger.circumstances(Some(number), Some(provider));
+                known.extend(orphaned);
                 violations.extend(pair.found.into_iter().map(|found| Violation {
                     invariant: found.invariant,
                     at,
@@ -196,6 +198,13 @@ impl Pair<'_> {
             .contains(&circumstance)
     }
 
+    /// Whether a user deleted the binding with propagation policy Orphan, and made no other one.
+    fn is_orphaned(&self) -> bool {
+        let binding = self.its_binding();
+        let uid = binding.as_ref().map(|(_, binding)| marks::uid(binding));
+        self.ledger.is_orphaned(self.relation, uid)
+    }
+
     /// Whether no object of the API is left but those that users paused, or whose namespace they forced to end.
     fn only_users_can_end_the_rest(&self) -> bool {
         let group = group(self.relation.provider);
@@ -262,7 +271,7 @@ impl Pair<'_> {
         let uid = self.provider.get(&key).map_or("", |namespace| marks::uid(namespace));
         let rights = left::rights(self.provider, &self.contract);
         let of_binding = left::of_binding(self.consumer, self.relation.provider, uid);
-        let is_orphaned = self.happened(Circumstance::BindingOrphaned);
+        let is_orphaned = self.is_orphaned();
         for (key, message) in rights.into_iter().chain(of_binding) {
             // Where the user orphans dependents of the binding, its CRD stays.
             if is_orphaned && key.resource == "customresourcedefinitions" {

@@ -64,7 +64,7 @@ pub enum Circumstance {
     CopyOfClone,
     /// The binding, or the CRD on the consumer, is being deleted or is gone.
     BindingEnds,
-    /// A user deleted the binding with propagation policy Orphan.
+    /// A user deleted the binding with propagation policy Orphan, and no other binding was made after it.
     BindingOrphaned,
     /// So many sources are lost that the deletion guard has to ask the user.
     LossBeyondGuard,
@@ -107,6 +107,8 @@ pub struct Ledger {
     words: BTreeMap<Relation, Vec<Said>>,
     facts: BTreeMap<Circumstance, BTreeSet<Scope>>,
     frozen: BTreeSet<ProcessName>,
+    /// UIDs of bindings that a user deleted with propagation policy Orphan.
+    orphaned: BTreeMap<Relation, BTreeSet<String>>,
     overwritten: BTreeSet<(u8, ObjectKey)>,
     serial: u64,
 }
@@ -161,6 +163,18 @@ impl Ledger {
     /// Whether a process stood still for longer than its Lease lasts.
     pub fn was_frozen(&self, process: ProcessName) -> bool {
         self.frozen.contains(&process)
+    }
+
+    /// Notes that a user deleted the binding of this UID with propagation policy Orphan.
+    pub fn orphan(&mut self, relation: Relation, binding: &str) {
+        self.orphaned.entry(relation).or_default().insert(binding.to_owned());
+    }
+
+    /// Whether a user deleted a binding with propagation policy Orphan, and there is no other one now. `binding` is the UID of the
+    /// binding that there is now.
+    pub fn is_orphaned(&self, relation: Relation, binding: Option<&str>) -> bool {
+        let orphaned = self.orphaned.get(&relation);
+        orphaned.is_some_and(|orphaned| binding.is_none_or(|binding| orphaned.contains(binding)))
     }
 
     /// Notes that the operator of a provider overwrote a copy.
@@ -232,6 +246,20 @@ mod tests {
         check(Some(1), Some(1), &[Circumstance::ProviderRestoredInPlace]);
         check(Some(2), Some(2), &[Circumstance::ConsumerRestoredInPlace]);
         check(None, Some(2), &[Circumstance::Unbound]);
+    }
+
+    #[test]
+    fn a_new_binding_is_not_orphaned() {
+        let mut ledger = Ledger::default();
+        let relation = Relation {
+            consumer: 1,
+            provider: 1,
+        };
+        assert!(!ledger.is_orphaned(relation, None));
+        ledger.orphan(relation, "a");
+        assert!(ledger.is_orphaned(relation, None));
+        assert!(ledger.is_orphaned(relation, Some("a")));
+        assert!(!ledger.is_orphaned(relation, Some("b")));
     }
 
     #[test]

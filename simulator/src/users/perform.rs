@@ -387,7 +387,8 @@ impl Users {
         let only = (what == Ending::Definition).then(|| sources(world, relation));
         self.note_end(world, relation, only.as_ref());
         if what != Ending::Definition && propagation == Propagation::Orphan {
-            self.ledger.of_relation(relation, Circumstance::BindingOrphaned);
+            let binding = self.binding(world, relation);
+            self.ledger.orphan(relation, binding.as_ref().map_or("", marks::uid));
         }
         if let Some(mut hands) = Hands::on(world, on) {
             hands.delete(resource, ("", &name), propagation);
