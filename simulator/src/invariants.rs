@@ -201,12 +201,17 @@ impl Invariants {
 impl<C: Clusters> Seen<'_, C> {
     /// Builds a violation of the use of an API.
     fn violation(&self, invariant: Invariant, relation: (Option<u8>, Option<u8>), message: &str) -> Violation {
+        let mut circumstances = self.ledger.circumstances(relation.0, relation.1);
+        let has_failed_watch = |consumer| self.ledger.has_failed_watch(consumer, self.written.at);
+        if relation.0.is_some_and(has_failed_watch) {
+            circumstances.insert(Circumstance::WatchFailed);
+        }
         Violation {
             invariant,
             at: self.written.at,
             subject: format!("{} on {}", self.written.change.key, self.written.on),
             message: format!("{message}, by {}{}", self.written.change.by, self.process()),
-            circumstances: self.ledger.circumstances(relation.0, relation.1),
+            circumstances,
         }
     }
 

@@ -107,6 +107,7 @@ impl Player<'_> {
     fn run(&mut self) {
         self.set_up();
         self.began = self.world.elapsed();
+        self.users.ledger.begin(self.began);
         let history = self.history;
         for event in &history.events {
             self.until(self.began + Duration::from_millis(event.at));

@@ -38,7 +38,7 @@ impl Faults {
                     (process, how)
                     && let Some(consumer) = of.consumer()
                 {
-                    ledger.of_consumer(consumer, Circumstance::WatchFailed);
+                    ledger.watches_fail(consumer, world.elapsed(), Duration::from_millis(millis));
                 }
                 world.disturb(process, target, how, percent, Duration::from_millis(millis));
             }
@@ -47,10 +47,11 @@ impl Faults {
             Fault::ClockJump { process, seconds } => world.jump_clock(process, seconds),
             Fault::Crash { process, millis } => world.crash(process, Duration::from_millis(millis)),
             Fault::Freeze { process, millis } => {
-                if millis > LEASE_MILLIS {
-                    ledger.froze(process);
+                let time = Duration::from_millis(millis);
+                if millis > LEASE_MILLIS && world.is_running(process) {
+                    ledger.froze(process, world.elapsed(), time);
                 }
-                world.freeze(process, Duration::from_millis(millis));
+                world.freeze(process, time);
             }
             Fault::Backup { of } => {
                 if let Some(backup) = world.backup(of) {

@@ -15,6 +15,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Holders {
     leases: BTreeMap<Cluster, VecDeque<(u64, Option<ProcessName>)>>,
+    /// When each incarnation of a process sent its first write, in milliseconds.
+    started: BTreeMap<(ProcessName, u32), u64>,
 }
 
 /// How many holders of a Lease are remembered.
@@ -25,6 +27,7 @@ impl Holders {
     pub(super) fn check<C: Clusters>(&mut self, seen: &Seen<'_, C>, contracts: &mut Contracts) -> Option<Violation> {
         let written = seen.written;
         let key = &written.change.key;
+        let started = self.note_start(seen);
         if key.resource == "leases" {
             if key.name == names::KONNECTOR_LEASE {
                 self.lease_written(seen);
@@ -61,10 +64,21 @@ impl Holders {
             written.sent - since
         );
         let mut violation = seen.violation(Invariant::WriteByFormerLeader, (consumer, provider), &message);
-        if seen.ledger.was_frozen(process) {
+        if seen.ledger.has_thawed(process, started, written.sent) {
             violation.circumstances.insert(Circumstance::LeaderFrozen);
         }
         Some(violation)
+    }
+
+    /// Notes a write of an incarnation of a process. Returns when it sent its first one.
+    fn note_start<C: Clusters>(&mut self, seen: &Seen<'_, C>) -> u64 {
+        let sent = seen.written.sent;
+        let Some(process) = seen.written.process else {
+            return sent;
+        };
+        let started = self.started.entry((process, seen.written.incarnation)).or_insert(sent);
+        *started = (*started).min(sent);
+        *started
     }
 
     fn lease_written<C: Clusters>(&mut self, seen: &Seen<'_, C>) {

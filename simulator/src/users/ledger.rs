@@ -1,6 +1,9 @@
 //! The record of what users said and of what was done to the clusters, by which the invariants judge writes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use bindery_simulator_apiserver::ObjectKey;
 use serde::{Deserialize, Serialize};
@@ -36,9 +39,9 @@ pub enum Circumstance {
     /// The operator had put an object of their own into a provider namespace that the product gives back: the use of the API ends,
     /// a user deleted the consumer's namespace, or no bound object is left in it.
     ObjectsBeside,
-    /// A leader stood still.
+    /// The writer had stood still for longer than its Lease lasts, and sent the request right after that.
     LeaderFrozen,
-    /// A watch of one namespace or resource failed while others worked.
+    /// A watch of one namespace or resource may have failed in the last minute while others worked.
     WatchFailed,
     /// The writer is a konnector of the restored second cluster.
     WriterIsClone,
@@ -106,12 +109,27 @@ pub struct Said {
 pub struct Ledger {
     words: BTreeMap<Relation, Vec<Said>>,
     facts: BTreeMap<Circumstance, BTreeSet<Scope>>,
-    frozen: BTreeSet<ProcessName>,
+    began: Duration,
+    frozen: BTreeMap<ProcessName, Vec<Span>>,
+    /// When watches of consumers failed.
+    failed_watches: BTreeMap<u8, Vec<Span>>,
     /// UIDs of bindings that a user deleted with propagation policy Orphan.
     orphaned: BTreeMap<Relation, BTreeSet<String>>,
     overwritten: BTreeSet<(u8, ObjectKey)>,
     serial: u64,
 }
+
+/// A time from its start to its end, in milliseconds since the history began.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    from: u64,
+    until: u64,
+}
+
+/// A leader that stood still sends what it had begun within this time, in milliseconds.
+const AFTER_THAW: u64 = 1_000;
+/// The effect of a failed watch lasts for this time, in milliseconds.
+const AFTER_FAILED_WATCH: u64 = 60_000;
 
 /// Whom a circumstance concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -155,14 +173,44 @@ impl Ledger {
         })
     }
 
-    /// Notes that a process stood still for longer than its Lease lasts.
-    pub fn froze(&mut self, process: ProcessName) {
-        self.frozen.insert(process);
+    /// Notes when the history began, in the time of the world.
+    pub fn begin(&mut self, at: Duration) {
+        self.began = at;
     }
 
-    /// Whether a process stood still for longer than its Lease lasts.
-    pub fn was_frozen(&self, process: ProcessName) -> bool {
-        self.frozen.contains(&process)
+    /// Notes that a process stands still from a time of the world for this long, which is longer than its Lease lasts.
+    pub fn froze(&mut self, process: ProcessName, from: Duration, time: Duration) {
+        let span = self.span(from, time);
+        self.frozen.entry(process).or_default().push(span);
+    }
+
+    /// Whether a process that has been running since `started` had stood still for longer than its Lease lasts right before it sent
+    /// a request. Times are in milliseconds since the history began.
+    pub fn has_thawed(&self, process: ProcessName, started: u64, sent: u64) -> bool {
+        let mut frozen = self.frozen.get(&process).into_iter().flatten();
+        frozen.any(|span| span.from >= started && span.until <= sent && sent - span.until < AFTER_THAW)
+    }
+
+    /// Notes that watches of a consumer's konnector may fail from a time of the world for this long.
+    pub fn watches_fail(&mut self, consumer: u8, from: Duration, time: Duration) {
+        let span = self.span(from, time);
+        self.failed_watches.entry(consumer).or_default().push(span);
+    }
+
+    /// Whether watches of a consumer's konnector may have failed within the minute before a time, in milliseconds since the history
+    /// began.
+    pub fn has_failed_watch(&self, consumer: u8, at: u64) -> bool {
+        let mut failed = self.failed_watches.get(&consumer).into_iter().flatten();
+        failed.any(|span| span.from <= at && at <= span.until + AFTER_FAILED_WATCH)
+    }
+
+    fn span(&self, from: Duration, time: Duration) -> Span {
+        let from = from.saturating_sub(self.began);
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        Span {
+            from: millis(from),
+            until: millis(from + time),
+        }
     }
 
     /// Notes that a user deleted the binding of this UID with propagation policy Orphan.
@@ -260,6 +308,32 @@ mod tests {
         assert!(ledger.is_orphaned(relation, None));
         assert!(ledger.is_orphaned(relation, Some("a")));
         assert!(!ledger.is_orphaned(relation, Some("b")));
+    }
+
+    #[test]
+    fn a_process_has_thawed_for_a_second() {
+        let process = ProcessName::Konnector {
+            of: crate::topology::Cluster::Consumer(1),
+            replica: 1,
+        };
+        let mut ledger = Ledger::default();
+        ledger.begin(Duration::from_secs(10));
+        ledger.froze(process, Duration::from_secs(30), Duration::from_secs(20));
+        assert!(!ledger.has_thawed(process, 0, 39_999));
+        assert!(ledger.has_thawed(process, 0, 40_000));
+        assert!(ledger.has_thawed(process, 20_000, 40_999));
+        assert!(!ledger.has_thawed(process, 0, 41_000));
+        assert!(!ledger.has_thawed(process, 20_001, 40_000), "it started later");
+    }
+
+    #[test]
+    fn a_failed_watch_counts_for_a_minute() {
+        let mut ledger = Ledger::default();
+        ledger.watches_fail(1, Duration::from_secs(5), Duration::from_secs(10));
+        assert!(!ledger.has_failed_watch(1, 4_000));
+        assert!(ledger.has_failed_watch(1, 75_000));
+        assert!(!ledger.has_failed_watch(1, 76_000));
+        assert!(!ledger.has_failed_watch(2, 6_000));
     }
 
     #[test]
