@@ -58,6 +58,8 @@ pub struct Written<'a> {
     pub incarnation: u32,
     /// When the process sent the request, in milliseconds.
     pub sent: u64,
+    /// Whether the network delayed the request, did it twice or lost its answer.
+    pub is_disturbed: bool,
 }
 
 /// Checks each write, and keeps what later checks need.

@@ -229,6 +229,7 @@ impl Player<'_> {
                 sent: change
                     .origin
                     .map_or(at, |origin| millis(origin.sent.saturating_sub(self.began))),
+                is_disturbed: change.origin.is_some_and(|origin| origin.is_disturbed),
             };
             self.invariants.written(&self.users.ledger, &self.world, &written);
             if self.is_unrest(change.cluster, &change.change) {

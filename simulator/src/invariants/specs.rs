@@ -3,12 +3,22 @@
 use std::collections::BTreeMap;
 
 use super::{Account, Clusters, Invariant, Seen, Violation, contracts::Contracts, marks, rewinds::Rewinds};
-use crate::{topology::Cluster, users::Circumstance};
+use crate::{faults::ProcessName, topology::Cluster, users::Circumstance};
 
-/// The newest state of each source that reached a provider, and when its request was sent.
+/// The state of each source that reached a provider last.
 #[derive(Debug, Default)]
 pub(super) struct Specs {
-    newest: BTreeMap<(Cluster, String), (u64, u64)>,
+    newest: BTreeMap<(Cluster, String), SpecState>,
+}
+
+/// A state of a source in its copy.
+#[derive(Clone, Copy, Debug, Default)]
+struct SpecState {
+    serial: u64,
+    /// When the request was sent, in milliseconds.
+    sent: u64,
+    /// The process that sent the request, and how often it had been started.
+    writer: Option<(ProcessName, u32)>,
 }
 
 impl Specs {
@@ -29,15 +39,17 @@ impl Specs {
             .newest
             .entry((seen.written.on, copy.source.to_owned()))
             .or_default();
-        let (before, before_sent) = std::mem::replace(newest, (serial, seen.written.sent));
-        if serial >= before {
+        let (sent, incarnation) = (seen.written.sent, seen.written.incarnation);
+        let writer = seen.written.process.map(|process| (process, incarnation));
+        let before = std::mem::replace(newest, SpecState { serial, sent, writer });
+        if serial >= before.serial {
             return None;
         }
         let provider = seen.provider();
         let consumer = contracts.consumer(seen.clusters, provider?, copy.contract);
-        let message = format!("state {serial} of its source replaced state {before}");
+        let message = format!("state {serial} of its source replaced state {}", before.serial);
         let mut violation = seen.violation(Invariant::SpecRewound, (consumer, provider), &message);
-        if seen.written.sent < before_sent {
+        if sent < before.sent && (seen.written.is_disturbed || writer != before.writer) {
             violation.circumstances.insert(Circumstance::RequestOvertaken);
         }
         let (on, key) = (seen.written.on, &seen.written.change.key);

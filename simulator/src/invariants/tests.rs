@@ -58,6 +58,19 @@ impl World {
 
     fn write(&mut self, on: Cluster, by: Actor, process: Option<ProcessName>, key: &ObjectKey, after: Option<Value>) {
         self.now += 1_000;
+        self.write_sent(on, by, process, key, after, (self.now, false));
+    }
+
+    /// Writes with a request that was sent at a time; `sent` has this time, and whether the network disturbed the request.
+    fn write_sent(
+        &mut self,
+        on: Cluster,
+        by: Actor,
+        process: Option<ProcessName>,
+        key: &ObjectKey,
+        after: Option<Value>,
+        (sent, is_disturbed): (u64, bool),
+    ) {
         let after = after.map(Arc::new);
         let objects = self.objects.entry(on).or_default();
         let before = match &after {
@@ -78,7 +91,8 @@ impl World {
             change: &change,
             process,
             incarnation: 1,
-            sent: self.now,
+            sent,
+            is_disturbed,
         };
         self.invariants.written(&self.ledger, &self.objects, &written);
     }
@@ -306,6 +320,22 @@ fn an_older_state_never_replaces_a_newer_one() {
     world.invariants.rewound(&world.objects, ON_PROVIDER);
     world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(2)));
     world.check(&[]);
+}
+
+#[test]
+fn only_a_disturbed_request_is_overtaken() {
+    let overtaken = |is_disturbed: bool, process: ProcessName| -> bool {
+        let mut world = World::new();
+        world.synced();
+        world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(5)));
+        let (by, sent) = (Actor::User(BINDER.to_owned()), (world.now - 10, is_disturbed));
+        world.write_sent(ON_PROVIDER, by, Some(process), &copy_key(), Some(copy(4)), sent);
+        let found = world.check(&[Invariant::SpecRewound]);
+        found.circumstances.contains(&Circumstance::RequestOvertaken)
+    };
+    assert!(overtaken(true, konnector(ON_CONSUMER, 1)));
+    assert!(!overtaken(false, konnector(ON_CONSUMER, 1)));
+    assert!(overtaken(false, konnector(ON_CONSUMER, 2)));
 }
 
 #[test]

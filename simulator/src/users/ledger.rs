@@ -71,7 +71,8 @@ pub enum Circumstance {
     BindingOrphaned,
     /// So many sources are lost that the deletion guard has to ask the user.
     LossBeyondGuard,
-    /// The request was sent before another one that arrived earlier.
+    /// The request was sent before another one that arrived earlier: the network had disturbed the request, or another process
+    /// sent the other one.
     RequestOvertaken,
     /// A restore put revisions far ahead, or the konnector started anew after it, so that its memory does not tell that the
     /// cluster went back in time.
