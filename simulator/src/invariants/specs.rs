@@ -64,8 +64,18 @@ impl Specs {
         Some(violation)
     }
 
-    /// Forgets what a provider had, since it went back in time.
-    pub(super) fn forget(&mut self, provider: Cluster) {
+    /// Takes what a provider has now for the newest, since it went back in time.
+    pub(super) fn rewound(&mut self, clusters: &impl Clusters, provider: Cluster) {
         self.newest.retain(|(on, _), _| *on != provider);
+        for (_, object) in clusters.objects(provider) {
+            let copy = marks::copy_on_provider(&object).filter(|copy| !copy.claimed);
+            if let (Some(copy), Some(serial)) = (copy, marks::serial(&object)) {
+                let state = SpecState {
+                    serial,
+                    ..SpecState::default()
+                };
+                self.newest.insert((provider, copy.source.to_owned()), state);
+            }
+        }
     }
 }

@@ -314,12 +314,17 @@ fn an_older_state_never_replaces_a_newer_one() {
     world.check(&[]);
     world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(4)));
     world.check(&[Invariant::SpecRewound]);
-    // After the provider itself went back in time, what it had counts no more.
+    // After the provider itself went back in time, only what it has now counts.
     let mut world = World::new();
     world.synced();
+    world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(5)));
+    let objects = world.objects.get_mut(&ON_PROVIDER).unwrap();
+    objects.insert(copy_key(), Arc::new(copy(3)));
     world.invariants.rewound(&world.objects, ON_PROVIDER);
-    world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(2)));
+    world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(4)));
     world.check(&[]);
+    world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(2)));
+    world.check(&[Invariant::SpecRewound]);
 }
 
 #[test]
