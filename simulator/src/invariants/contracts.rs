@@ -36,6 +36,22 @@ impl Contracts {
         Some(consumer)
     }
 
+    /// The contract whose name is the prefix of a cluster-scoped object's name.
+    fn of_name(&self, provider: u8, key: &ObjectKey) -> Option<String> {
+        if !key.namespace.is_empty() {
+            return None;
+        }
+        let is_prefix = |contract: &&String| key.name.strip_prefix(contract.as_str()).is_some_and(|rest| rest.starts_with('-'));
+        let mut contracts = self.of_provider(provider);
+        contracts.find(is_prefix).cloned()
+    }
+
+    /// The names of the known contracts of a provider.
+    fn of_provider(&self, provider: u8) -> impl Iterator<Item = &String> {
+        let known = self.consumers.keys();
+        known.filter(move |(of, _)| *of == provider).map(|(_, contract)| contract)
+    }
+
     /// Whether an object of a provider went with a namespace or a CRD that the operator deleted.
     pub(super) fn was_ended_by_operator<C: Clusters>(&self, seen: &Seen<'_, C>, key: &ObjectKey) -> bool {
         let on = seen.written.on;
@@ -61,17 +77,14 @@ pub(super) fn check<C: Clusters>(seen: &Seen<'_, C>, contracts: &mut Contracts) 
     let Account::Contract(own) = seen.account else {
         return None;
     };
-    let mark = before.and_then(|before| marks::annotation(before, annotations::CLUSTER_NAMESPACE));
-    let of_namespace = || {
-        let key = ObjectKey::new("", "namespaces", "", &change.key.namespace);
-        let namespace = seen.clusters.object(seen.written.on, &key)?;
-        Some(marks::label(&namespace, labels::CONTRACT)?.to_owned())
-    };
-    let owner = mark
-        .map(str::to_owned)
-        .or_else(of_namespace)
-        .filter(|owner| owner != own)?;
     let provider = seen.provider();
+    let mark = |object| marks::annotation(object, annotations::CLUSTER_NAMESPACE);
+    let namespace = ObjectKey::new("", "namespaces", "", &change.key.namespace);
+    let namespace = seen.clusters.object(seen.written.on, &namespace);
+    let of_namespace = namespace.as_deref().and_then(|object| marks::label(object, labels::CONTRACT));
+    let of_name = contracts.of_name(provider?, &change.key);
+    let owners = [before.and_then(mark), after.and_then(mark), of_namespace, of_name.as_deref()];
+    let owner = owners.into_iter().flatten().find(|owner| *owner != own)?;
     let consumer = contracts.consumer(seen.clusters, provider?, own);
     let message = format!("contract {own} wrote what belongs to contract {owner}");
     Some(seen.violation(Invariant::WriteAcrossContracts, (consumer, provider), &message))

@@ -357,6 +357,25 @@ fn a_contract_writes_only_what_is_its_own() {
     let key = ObjectKey::new("", "secrets", "kube-bind-c2-team-1", "any");
     world.product(BINDER, ON_PROVIDER, &key, Some(json!({"metadata": {"uid": "y"}})));
     world.check(&[Invariant::WriteAcrossContracts]);
+    // Its own mark does not make an object its own in the namespace of another contract.
+    let mut world = World::new();
+    let object = json!({"metadata": {"uid": "x", "labels": {"kube-bind.io/contract": "kube-bind-c2"}}});
+    world.product(SERVER, ON_PROVIDER, &namespace, Some(object));
+    world.product(BINDER, ON_PROVIDER, &key, Some(copy(3)));
+    world.check(&[Invariant::WriteAcrossContracts]);
+}
+
+#[test]
+fn a_contract_creates_nothing_for_another_contract() {
+    let other = "system:serviceaccount:kube-bind-c2:kube-binder";
+    let mut world = World::new();
+    world.product(other, ON_PROVIDER, &copy_key(), Some(copy(3)));
+    world.check(&[Invariant::WriteAcrossContracts]);
+    let mut world = World::new();
+    world.synced();
+    let key = ObjectKey::new(&group(1), "widgets", "", "kube-bind-c1-object-1");
+    world.product(other, ON_PROVIDER, &key, Some(json!({"metadata": {"uid": "y"}})));
+    world.check(&[Invariant::WriteAcrossContracts]);
 }
 
 #[test]
