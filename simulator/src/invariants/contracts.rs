@@ -41,7 +41,10 @@ impl Contracts {
         if !key.namespace.is_empty() {
             return None;
         }
-        let is_prefix = |contract: &&String| key.name.strip_prefix(contract.as_str()).is_some_and(|rest| rest.starts_with('-'));
+        let is_prefix = |contract: &&String| {
+            let rest = key.name.strip_prefix(contract.as_str());
+            rest.is_some_and(|rest| rest.starts_with('-'))
+        };
         let mut contracts = self.of_provider(provider);
         contracts.find(is_prefix).cloned()
     }
