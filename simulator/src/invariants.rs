@@ -125,7 +125,8 @@ impl Invariants {
                 let own = consumers::check(&seen, deleted);
                 let holder = self.holders.check(&seen, &mut self.contracts);
                 let released = finalizers::check(&seen, &mut self.contracts, &self.rewinds);
-                for found in [own, holder, released].into_iter().flatten() {
+                let contract = contracts::check_on_consumer(&seen, &self.contracts);
+                for found in [own, holder, released, contract].into_iter().flatten() {
                     self.report(found);
                 }
             }

@@ -49,6 +49,15 @@ impl Contracts {
         contracts.find(is_prefix).cloned()
     }
 
+    /// Whether the namespace of a known contract of any provider has this UID, and is not being deleted.
+    fn lives(&self, clusters: &impl Clusters, uid: &str) -> bool {
+        self.consumers.keys().any(|(provider, contract)| {
+            let key = ObjectKey::new("", "namespaces", "", contract);
+            let namespace = clusters.object(Cluster::Provider(*provider), &key);
+            namespace.is_some_and(|object| marks::uid(&object) == uid && !marks::is_deleting(&object))
+        })
+    }
+
     /// The names of the known contracts of a provider.
     fn of_provider(&self, provider: u8) -> impl Iterator<Item = &String> {
         let known = self.consumers.keys();
@@ -91,4 +100,19 @@ pub(super) fn check<C: Clusters>(seen: &Seen<'_, C>, contracts: &mut Contracts) 
     let consumer = contracts.consumer(seen.clusters, provider?, own);
     let message = format!("contract {own} wrote what belongs to contract {owner}");
     Some(seen.violation(Invariant::WriteAcrossContracts, (consumer, provider), &message))
+}
+
+/// Checks a write on a consumer: the session of one contract does not take the copy of a claimed object that the session of another
+/// contract made, while that contract lives.
+pub(super) fn check_on_consumer<C: Clusters>(seen: &Seen<'_, C>, contracts: &Contracts) -> Option<Violation> {
+    let change = seen.written.change;
+    let (before, after) = (change.before.as_deref()?, change.after.as_deref()?);
+    let is_copy = marks::is_copy_on_consumer(before) && seen.account == Account::Konnector;
+    let owner = marks::label(before, labels::CONTRACT_UID).filter(|_| is_copy)?;
+    let own = marks::label(after, labels::CONTRACT_UID).filter(|own| *own != owner)?;
+    if !contracts.lives(seen.clusters, owner) {
+        return None;
+    }
+    let message = format!("the contract with UID {own} took a copy of the contract with UID {owner}");
+    Some(seen.violation(Invariant::WriteAcrossContracts, (seen.written.on.consumer(), None), &message))
 }

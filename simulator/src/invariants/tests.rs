@@ -379,6 +379,29 @@ fn a_contract_creates_nothing_for_another_contract() {
 }
 
 #[test]
+fn a_contract_does_not_take_copies_of_another_on_the_consumer() {
+    let key = ObjectKey::new("", "secrets", "team-1", "given");
+    let object = |contract: &str| {
+        Some(json!({"metadata": {"uid": "g", "annotations": {"kube-bind.io/provider-uid": "p"},
+            "labels": {"kube-bind.io/owner": "provider", "kube-bind.io/contract-uid": contract}}}))
+    };
+    // `n` is the UID of the contract's namespace; its contract is known after its first write.
+    let mut world = World::new();
+    world.synced();
+    world.product(KONNECTOR, ON_CONSUMER, &key, object("n"));
+    world.product(KONNECTOR, ON_CONSUMER, &key, object("n"));
+    world.check(&[]);
+    world.product(KONNECTOR, ON_CONSUMER, &key, object("other"));
+    world.check(&[Invariant::WriteAcrossContracts]);
+    // A contract that has ended may be replaced.
+    let mut world = World::new();
+    world.synced();
+    world.product(KONNECTOR, ON_CONSUMER, &key, object("ended"));
+    world.product(KONNECTOR, ON_CONSUMER, &key, object("n"));
+    world.check(&[]);
+}
+
+#[test]
 fn a_former_leader_does_not_write() {
     let lease = |name: &str| Some(json!({"metadata": {"uid": "l"}, "spec": {"holderIdentity": name}}));
     let key = ObjectKey::new("coordination.k8s.io", "leases", "kube-bind", "kube-bind");
