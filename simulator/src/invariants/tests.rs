@@ -402,6 +402,33 @@ fn a_contract_does_not_take_copies_of_another_on_the_consumer() {
 }
 
 #[test]
+fn a_source_is_held_until_its_copy_is_gone() {
+    // Whether the provider was restored, and whether that brought the copy back, which had ended.
+    let is_early = |is_restored: bool, is_revived: bool| {
+        let mut world = World::new();
+        world.in_use();
+        world.user(ON_CONSUMER, &source_key(), Some(held(source(3))));
+        world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(3)));
+        if is_revived {
+            world.user(ON_PROVIDER, &copy_key(), None);
+            let objects = world.objects.get_mut(&ON_PROVIDER).unwrap();
+            objects.insert(copy_key(), Arc::new(copy(3)));
+        }
+        if is_restored {
+            world.ledger.of_provider(1, Circumstance::ProviderRestoredInPlace);
+            world.invariants.rewound(&world.objects, ON_PROVIDER);
+        }
+        world.product(KONNECTOR, ON_CONSUMER, &source_key(), Some(source(3)));
+        let found = world.invariants.violations().iter();
+        let found: Vec<_> = found.map(|found| found.invariant).collect();
+        found.contains(&Invariant::SourceReleasedEarly)
+    };
+    assert!(is_early(false, false));
+    assert!(is_early(true, false), "the restore did nothing to this copy");
+    assert!(!is_early(true, true), "the konnector may have seen that the copy was gone");
+}
+
+#[test]
 fn a_former_leader_does_not_write() {
     let lease = |name: &str| Some(json!({"metadata": {"uid": "l"}, "spec": {"holderIdentity": name}}));
     let key = ObjectKey::new("coordination.k8s.io", "leases", "kube-bind", "kube-bind");
