@@ -126,7 +126,8 @@ impl Invariants {
                 let holder = self.holders.check(&seen, &mut self.contracts);
                 let released = finalizers::check(&seen, &mut self.contracts, &self.rewinds);
                 let contract = contracts::check_on_consumer(&seen, &self.contracts);
-                for found in [own, holder, released, contract].into_iter().flatten() {
+                let data = consumers::check_data(&seen);
+                for found in [own, data, holder, released, contract].into_iter().flatten() {
                     self.report(found);
                 }
             }

@@ -306,6 +306,22 @@ fn the_konnector_deletes_nothing_of_the_users() {
 }
 
 #[test]
+fn the_konnector_overwrites_nothing_of_the_users() {
+    let secret = |namespace: &str| ObjectKey::new("", "secrets", namespace, "mine");
+    let object = |data: &str| Some(json!({"metadata": {"uid": "1"}, "data": {"value": data}}));
+    let mut world = World::new();
+    world.user(ON_CONSUMER, &secret("team-1"), object("a"));
+    world.product(KONNECTOR, ON_CONSUMER, &secret("team-1"), object("a"));
+    world.user(ON_CONSUMER, &secret("team-1"), object("b"));
+    // The konnector renews the credentials in its own namespace.
+    world.user(ON_CONSUMER, &secret("kube-bind"), object("a"));
+    world.product(KONNECTOR, ON_CONSUMER, &secret("kube-bind"), object("b"));
+    world.check(&[]);
+    world.product(KONNECTOR, ON_CONSUMER, &secret("team-1"), object("c"));
+    world.check(&[Invariant::ConsumerObjectOverwritten]);
+}
+
+#[test]
 fn an_older_state_never_replaces_a_newer_one() {
     let mut world = World::new();
     world.synced();

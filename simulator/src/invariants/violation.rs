@@ -21,6 +21,8 @@ pub enum Invariant {
     WriteAcrossContracts,
     /// The konnector deleted an object on the consumer that it had not made.
     ConsumerObjectDeleted,
+    /// The konnector changed the data of a Secret or ConfigMap on the consumer that it had not made.
+    ConsumerObjectOverwritten,
     /// An object that the operator made ended with a provider namespace that the operator did not delete.
     OperatorObjectDeleted,
     /// A copy became that of another source, and the user had not consented to a change of clusters.
