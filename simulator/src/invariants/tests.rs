@@ -360,6 +360,23 @@ fn only_a_disturbed_request_is_overtaken() {
 }
 
 #[test]
+fn only_its_binding_lets_a_copy_change_its_source() {
+    let accepting = |provider: u8| {
+        let binding = ObjectKey::new("kube-bind.io", "apiservicebindings", "", &offer_name(provider));
+        let mut world = World::new();
+        world.synced();
+        let object = json!({"metadata": {"uid": "b", "annotations": {"kube-bind.io/accept-provider-change": "any"}}});
+        world.user(ON_CONSUMER, &binding, Some(object));
+        let mut other = copy(3);
+        other["metadata"]["annotations"]["kube-bind.io/consumer-uid"] = json!("t");
+        world.product(BINDER, ON_PROVIDER, &copy_key(), Some(other));
+        world
+    };
+    accepting(1).check(&[]);
+    accepting(2).check(&[Invariant::CopyOverwritten]);
+}
+
+#[test]
 fn a_contract_writes_only_what_is_its_own() {
     let mut world = World::new();
     world.synced();
