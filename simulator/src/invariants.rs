@@ -139,7 +139,10 @@ impl Invariants {
     pub fn rewound(&mut self, clusters: &impl Clusters, on: Cluster) {
         self.rewinds.rewound(clusters, on);
         match on {
-            Cluster::Provider(_) => self.specs.rewound(clusters, on),
+            Cluster::Provider(_) => {
+                self.specs.rewound(clusters, on);
+                self.holders.forget(on);
+            }
             Cluster::Consumer(_) | Cluster::Clone(_) => {
                 self.sources.rewound(clusters, on);
                 self.holders.forget(on);

@@ -12,7 +12,7 @@ use crate::topology::{definition_name, group, offer_name};
 type Objects = BTreeMap<ObjectKey, Arc<Value>>;
 
 /// The kinds of objects that give rights.
-const RIGHTS: [&str; 4] = ["roles", "rolebindings", "clusterroles", "clusterrolebindings"];
+pub(super) const RIGHTS: [&str; 4] = ["roles", "rolebindings", "clusterroles", "clusterrolebindings"];
 
 /// Rights on a provider that were given for an export of a contract that does not exist.
 pub(super) fn rights(provider: &Objects, contract: &str) -> Vec<(ObjectKey, String)> {

@@ -491,6 +491,59 @@ fn a_former_leader_does_not_write() {
 }
 
 #[test]
+fn a_former_leader_writes_no_other_object_either() {
+    let lease = |name: &str| Some(json!({"metadata": {"uid": "l"}, "spec": {"holderIdentity": name}}));
+    let lease_key = ObjectKey::new("coordination.k8s.io", "leases", "kube-bind", "kube-bind");
+    let (first, second) = (Some(konnector(ON_CONSUMER, 1)), Some(konnector(ON_CONSUMER, 2)));
+    let writes = |key: &ObjectKey, before: Option<Value>, after: Option<Value>| {
+        let mut world = World::new();
+        let konnector = || Actor::User(KONNECTOR.to_owned());
+        if before.is_some() {
+            world.user(ON_CONSUMER, key, before);
+        }
+        world.write(ON_CONSUMER, konnector(), first, &lease_key, lease("a"));
+        world.write(ON_CONSUMER, konnector(), second, &lease_key, lease("b"));
+        world.write(ON_CONSUMER, konnector(), first, key, after);
+        world.invariants.has(Invariant::WriteByFormerLeader)
+    };
+    let object = |status: u8| Some(json!({"metadata": {"uid": "x"}, "status": {"at": status}}));
+    let binding = ObjectKey::new("kube-bind.io", "apiservicebindings", "", "widgets-1");
+    assert!(writes(&binding, object(1), object(2)));
+    assert!(writes(&binding, object(1), None));
+    let event = ObjectKey::new("", "events", "kube-bind", "e");
+    assert!(!writes(&event, None, object(1)));
+    let heartbeat = ObjectKey::new("kube-bind.io", "clusterbindings", CONTRACT, "cluster");
+    assert!(!writes(&heartbeat, object(1), object(2)));
+    let own = ObjectKey::new(
+        "apiextensions.k8s.io",
+        "customresourcedefinitions",
+        "",
+        "apiservicebindings.kube-bind.io",
+    );
+    assert!(!writes(&own, None, object(1)));
+}
+
+#[test]
+fn a_former_leader_of_servers_does_not_write_as_a_controller() {
+    let lease = |name: &str| Some(json!({"metadata": {"uid": "l"}, "spec": {"holderIdentity": name}}));
+    let lease_key = ObjectKey::new("coordination.k8s.io", "leases", "kube-bind", "bindery-server");
+    let server = |replica| Some(ProcessName::Server { provider: 1, replica });
+    let writes = |resource: &str, group: &str| {
+        let mut world = World::new();
+        let by = || Actor::User(SERVER.to_owned());
+        world.write(ON_PROVIDER, by(), server(1), &lease_key, lease("a"));
+        world.write(ON_PROVIDER, by(), server(2), &lease_key, lease("b"));
+        let key = ObjectKey::new(group, resource, CONTRACT, "any");
+        let object = Some(json!({"metadata": {"uid": "x"}}));
+        world.write(ON_PROVIDER, by(), server(1), &key, object);
+        world.invariants.has(Invariant::WriteByFormerLeader)
+    };
+    assert!(writes("roles", "rbac.authorization.k8s.io"));
+    assert!(writes("apiservicenamespaces", "kube-bind.io"));
+    assert!(!writes("bindableresourcesrequests", "kube-bind.io"), "each replica answers calls");
+}
+
+#[test]
 fn the_konnector_of_a_clone_does_not_write() {
     let mut world = World::new();
     world.synced();

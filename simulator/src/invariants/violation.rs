@@ -13,7 +13,7 @@ pub enum Invariant {
     CopyEndedWithoutEvidence,
     /// An older state of a source replaced a newer one in its copy.
     SpecRewound,
-    /// A konnector wrote that sent the request after another one had taken its Lease.
+    /// A konnector or a server wrote what only the leader may write, and sent the request after another one had taken the Lease.
     WriteByFormerLeader,
     /// A konnector of a restored second cluster wrote to a provider while the first one lives.
     WriteByClone,
