@@ -123,11 +123,9 @@ impl Sources {
         self.live.extend(now);
     }
 
-    /// Whether a user ended the source on the consumer or on its clone.
+    /// Whether a user ended the source on the consumer. A deletion on its clone says nothing about the source on the consumer.
     pub(super) fn was_ended_by_user(&self, consumer: u8, uid: &str) -> bool {
-        [Cluster::Consumer(consumer), Cluster::Clone(consumer)]
-            .into_iter()
-            .any(|on| self.ends.get(&(on, uid.to_owned())) == Some(&SourceEnd::ByUser))
+        self.end(consumer, uid) == Some(SourceEnd::ByUser)
     }
 
     /// Whether a user deleted a namespace of this name on the consumer.

@@ -271,6 +271,17 @@ fn a_lost_source_is_no_evidence() {
 }
 
 #[test]
+fn a_deletion_on_the_clone_is_no_evidence() {
+    let mut world = World::new();
+    world.synced();
+    let clone = Cluster::Clone(1);
+    world.user(clone, &source_key(), Some(source(3)));
+    world.user(clone, &source_key(), deleting(source(3)));
+    world.product(BINDER, ON_PROVIDER, &copy_key(), None);
+    world.check(&[Invariant::CopyEndedWithoutEvidence]);
+}
+
+#[test]
 fn the_end_of_a_crd_is_no_evidence() {
     let mut world = World::new();
     world.synced();
