@@ -105,6 +105,10 @@ impl Sources {
     /// Notes that a cluster went back in time: sources that it has not any more are lost, unless they had ended before.
     pub(super) fn rewound(&mut self, clusters: &impl Clusters, on: Cluster) {
         let objects = clusters.objects(on);
+        // A deletion that the restore took back is no evidence any more.
+        for (_, object) in objects.iter().filter(|(_, object)| !marks::is_deleting(object)) {
+            self.ends.remove(&(on, marks::uid(object).to_owned()));
+        }
         let now: BTreeMap<_, _> = objects
             .into_iter()
             .map(|(key, object)| ((on, marks::uid(&object).to_owned()), key))

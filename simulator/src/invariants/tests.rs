@@ -271,6 +271,29 @@ fn a_lost_source_is_no_evidence() {
 }
 
 #[test]
+fn a_deletion_that_a_restore_took_back_is_no_evidence() {
+    let mut world = World::new();
+    world.synced();
+    world.user(ON_CONSUMER, &source_key(), deleting(source(3)));
+    let objects = world.objects.get_mut(&ON_CONSUMER).unwrap();
+    objects.insert(source_key(), Arc::new(source(3)));
+    world.invariants.rewound(&world.objects, ON_CONSUMER);
+    world.product(BINDER, ON_PROVIDER, &copy_key(), None);
+    let found = world.check(&[Invariant::CopyEndedWithoutEvidence]);
+    assert!(found.circumstances.contains(&Circumstance::SourceRevived), "{found}");
+    // Where the user deletes it again, there is evidence.
+    let mut world = World::new();
+    world.synced();
+    world.user(ON_CONSUMER, &source_key(), deleting(source(3)));
+    let objects = world.objects.get_mut(&ON_CONSUMER).unwrap();
+    objects.insert(source_key(), Arc::new(source(3)));
+    world.invariants.rewound(&world.objects, ON_CONSUMER);
+    world.user(ON_CONSUMER, &source_key(), deleting(source(3)));
+    world.product(BINDER, ON_PROVIDER, &copy_key(), None);
+    world.check(&[]);
+}
+
+#[test]
 fn a_deletion_on_the_clone_is_no_evidence() {
     let mut world = World::new();
     world.synced();
