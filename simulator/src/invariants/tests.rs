@@ -191,13 +191,12 @@ fn held(mut object: Value) -> Value {
     object
 }
 
-/// A consent to deletions that was given while these sources existed.
-fn consent(spared: &[&str]) -> Said {
+/// A consent to deletions that was given while these sources were missing.
+fn consent(missing: &[&str]) -> Said {
     Said {
         word: Word::ConsentDeletions,
         binding: String::new(),
-        only: None,
-        spared: spared.iter().map(|uid| (*uid).to_owned()).collect(),
+        only: Some(missing.iter().map(|uid| (*uid).to_owned()).collect()),
     }
 }
 
@@ -257,13 +256,13 @@ fn a_lost_source_is_no_evidence() {
     world.synced();
     world.objects.get_mut(&ON_CONSUMER).unwrap().clear();
     world.invariants.rewound(&world.objects, ON_CONSUMER);
-    world.ledger.say(RELATION, consent(&[]));
+    world.ledger.say(RELATION, consent(&["s"]));
     world.product(BINDER, ON_PROVIDER, &copy_key(), None);
     world.check(&[]);
-    // The consent is not about sources that are lost later.
+    // The consent is not about sources that are made or lost later.
     let mut world = World::new();
     world.synced();
-    world.ledger.say(RELATION, consent(&["s"]));
+    world.ledger.say(RELATION, consent(&["t"]));
     world.objects.get_mut(&ON_CONSUMER).unwrap().clear();
     world.invariants.rewound(&world.objects, ON_CONSUMER);
     world.product(BINDER, ON_PROVIDER, &copy_key(), None);

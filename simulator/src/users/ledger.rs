@@ -99,10 +99,8 @@ pub struct Said {
     pub word: Word,
     /// UID of the binding that it is about. Nothing that comes after another binding was made is covered.
     pub binding: String,
-    /// UIDs of the only sources that are covered; `None` if all are but those that are spared.
+    /// UIDs of the only sources that are covered; `None` if all are.
     pub only: Option<BTreeSet<String>>,
-    /// UIDs of sources that the word is not about.
-    pub spared: BTreeSet<String>,
 }
 
 /// Everything that the invariants need to know of users and faults.
@@ -170,7 +168,6 @@ impl Ledger {
             is_meant(said.word)
                 && binding.is_none_or(|binding| binding == said.binding)
                 && said.only.as_ref().is_none_or(|only| only.contains(source))
-                && !said.spared.contains(source)
         })
     }
 

@@ -354,7 +354,6 @@ impl Users {
                 word,
                 binding: marks::uid(&binding).to_owned(),
                 only: only.cloned(),
-                spared: BTreeSet::new(),
             };
             self.ledger.say(relation, said);
         };
@@ -437,23 +436,22 @@ impl Users {
             return false;
         };
         let until = world.now() + jiff::SignedDuration::from_hours(1);
-        let mut say = |word, spared| {
+        let mut say = |word, only| {
             let said = Said {
                 word,
                 binding: marks::uid(&binding).to_owned(),
-                only: None,
-                spared,
+                only,
             };
             self.ledger.say(relation, said);
         };
         let (key, value) = match asked {
             Consent::Deletions => {
                 // The user speaks of sources that are missing now.
-                say(Word::ConsentDeletions, sources(world, relation));
+                say(Word::ConsentDeletions, Some(missing(world, relation)));
                 (annotations::ALLOW_DELETIONS, until.to_string())
             }
             Consent::Unbind => {
-                say(Word::ConsentUnbind, BTreeSet::new());
+                say(Word::ConsentUnbind, None);
                 (annotations::ALLOW_UNBIND, until.to_string())
             }
             Consent::ProviderChange => (annotations::ACCEPT_PROVIDER_CHANGE, until.to_string()),
@@ -499,6 +497,21 @@ fn sources(world: &mut World, relation: Relation) -> BTreeSet<String> {
     objects
         .filter(|(key, _)| is_source(key))
         .map(|(_, object)| marks::uid(object).to_owned())
+        .collect()
+}
+
+/// UIDs of the sources of a consumer's copies on a provider that do not exist.
+fn missing(world: &mut World, relation: Relation) -> BTreeSet<String> {
+    let Some(contract) = bind::contract(world, relation.consumer) else {
+        return BTreeSet::new();
+    };
+    let exist = sources(world, relation);
+    let api = world.api(Cluster::Provider(relation.provider));
+    let copies = api.into_iter().flat_map(ApiServer::objects);
+    let copies = copies.filter_map(|(_, object)| marks::copy_on_provider(object));
+    copies
+        .filter(|copy| copy.contract == contract && !exist.contains(copy.source))
+        .map(|copy| copy.source.to_owned())
         .collect()
 }
 
