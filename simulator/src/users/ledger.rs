@@ -152,6 +152,13 @@ impl Ledger {
         self.words.entry(relation).or_default().push(said);
     }
 
+    /// Notes that the binding of this UID exists. What users said of former ones is over.
+    pub fn bound(&mut self, relation: Relation, binding: &str) {
+        if let Some(words) = self.words.get_mut(&relation) {
+            words.retain(|said| said.binding == binding);
+        }
+    }
+
     /// Whether a user said that the copy of this source may go. `binding` is the UID of the binding that there is now.
     pub fn allows_end_of_copy(&self, relation: Relation, source: &str, binding: Option<&str>) -> bool {
         self.covers(relation, source, binding, |word| word != Word::OrphanPolicy)
@@ -332,6 +339,27 @@ mod tests {
         assert!(ledger.has_failed_watch(1, 75_000));
         assert!(!ledger.has_failed_watch(1, 76_000));
         assert!(!ledger.has_failed_watch(2, 6_000));
+    }
+
+    #[test]
+    fn a_new_binding_ends_what_users_said_of_former_ones() {
+        let relation = Relation {
+            consumer: 1,
+            provider: 1,
+        };
+        let said = Said {
+            word: Word::DeletePolicy,
+            binding: "a".to_owned(),
+            only: None,
+        };
+        let mut ledger = Ledger::default();
+        ledger.say(relation, said);
+        ledger.bound(relation, "a");
+        assert!(ledger.allows_end_of_copy(relation, "s", Some("a")));
+        assert!(ledger.allows_end_of_copy(relation, "s", None), "the binding has ended");
+        assert!(!ledger.allows_end_of_copy(relation, "s", Some("b")));
+        ledger.bound(relation, "b");
+        assert!(!ledger.allows_end_of_copy(relation, "s", None));
     }
 
     #[test]

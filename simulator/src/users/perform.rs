@@ -63,6 +63,14 @@ impl Users {
         if !bind::bind(world, &wanted) {
             self.pending.push(wanted);
         }
+        self.note_binding(world, relation);
+    }
+
+    /// Tells the ledger which binding there is, if there is one.
+    fn note_binding(&mut self, world: &mut World, relation: Relation) {
+        if let Some(binding) = self.binding(world, relation) {
+            self.ledger.bound(relation, marks::uid(&binding));
+        }
     }
 
     /// The uses of APIs that the topology begins with and that have no binding.
@@ -189,6 +197,7 @@ impl Users {
                 }
             }
             Action::Unbind { relation, force } => {
+                self.note_binding(world, relation);
                 self.ledger.of_relation(relation, Circumstance::UnboundByCall);
                 bind::unbind(world, relation, force);
             }
@@ -347,8 +356,11 @@ impl Users {
     /// about, if it is not about all.
     fn note_end(&mut self, world: &mut World, relation: Relation, only: Option<&BTreeSet<String>>) {
         let Some(binding) = self.binding(world, relation) else {
+            // A bundle may have bound nothing yet.
+            self.ledger.of_relation(relation, Circumstance::Unbound);
             return;
         };
+        self.ledger.bound(relation, marks::uid(&binding));
         let mut say = |word| {
             let said = Said {
                 word,
@@ -435,6 +447,7 @@ impl Users {
         let Some(asked) = asked(&binding).filter(|asked| only.is_none_or(|only| only == *asked)) else {
             return false;
         };
+        self.ledger.bound(relation, marks::uid(&binding));
         let until = world.now() + jiff::SignedDuration::from_hours(1);
         let mut say = |word, only| {
             let said = Said {
