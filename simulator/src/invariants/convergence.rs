@@ -15,6 +15,9 @@ use crate::{
 /// The label by which a claim selects.
 pub const CLAIMED: &str = "claimed";
 
+/// The field of a spec that operators of a history set in copies.
+pub const ADDED: &str = "extra";
+
 /// The objects of a cluster by key.
 type Objects = BTreeMap<ObjectKey, Arc<Value>>;
 
@@ -299,7 +302,7 @@ impl Pair<'_> {
                 not_converged(self, "its deletion does not end".to_owned());
                 continue;
             }
-            let Some((_, copy)) = copy else {
+            let Some((place, copy)) = copy else {
                 if !self.is_taken(key) {
                     let on = Cluster::Provider(self.relation.provider);
                     let is_touched = self.places(key).iter().any(|place| self.rewinds.is_touched(on, place));
@@ -312,6 +315,9 @@ impl Pair<'_> {
             if marks::serial(source) != marks::serial(copy) {
                 let (newer, older) = (marks::serial(source), marks::serial(copy));
                 not_converged(self, format!("its state is {newer:?}, that of its copy {older:?}"));
+            } else if !self.ledger.was_overwritten(self.relation.provider, place) && !has_same_spec(source, copy) {
+                let (up, down) = (&copy["spec"], &source["spec"]);
+                not_converged(self, format!("its spec is {down}, that of its copy {up}"));
             }
             let noted = marks::annotation(source, annotations::PROVIDER_UID);
             if noted != Some(marks::uid(copy)) {
@@ -528,6 +534,15 @@ impl Pair<'_> {
             circumstances: Vec::new(),
         });
     }
+}
+
+/// Whether a copy has the spec of its source, and no other field but the one that operators add.
+fn has_same_spec(source: &Value, copy: &Value) -> bool {
+    let mut spec = copy["spec"].clone();
+    if let Some(fields) = spec.as_object_mut().filter(|_| source["spec"].get(ADDED).is_none()) {
+        fields.remove(ADDED);
+    }
+    spec == source["spec"]
 }
 
 /// The objects of one resource.
