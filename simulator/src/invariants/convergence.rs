@@ -18,6 +18,9 @@ pub const CLAIMED: &str = "claimed";
 /// The field of a spec that operators of a history set in copies.
 pub const ADDED: &str = "extra";
 
+/// The ConfigMap that the control plane puts into each namespace.
+const ROOT_CERTIFICATES: &str = "kube-root-ca.crt";
+
 /// The objects of a cluster by key.
 type Objects = BTreeMap<ObjectKey, Arc<Value>>;
 
@@ -83,6 +86,7 @@ impl Invariants {
                         let ends = |uid: &str| self.sources.end(number, uid);
                         pair.leftovers(&ends);
                         pair.claimed();
+                        pair.hanging();
                     }
                 }
                 let orphaned = pair.is_orphaned().then_some(Circumstance::BindingOrphaned);
@@ -436,6 +440,25 @@ impl Pair<'_> {
         }
     }
 
+    /// Checks that the APIServiceNamespaces of a binding that syncs end when they are deleted and nothing of a user or an operator
+    /// is left in their provider namespaces.
+    fn hanging(&mut self) {
+        let hanging: Vec<_> = of(self.provider, "kube-bind.io", "apiservicenamespaces")
+            .filter(|(key, object)| key.namespace == self.contract && has_our_finalizer(object))
+            .filter(|(_, object)| marks::is_deleting(object))
+            .collect();
+        for (key, _) in hanging {
+            let place = names::provider_namespace(&self.contract, &key.name);
+            let kinds = [(group(self.relation.provider), PLURAL), (String::new(), "secrets"), (String::new(), "configmaps")];
+            let is_used = kinds.iter().any(|(group, resource)| {
+                of(self.provider, group, resource).any(|(key, _)| key.namespace == place && key.name != ROOT_CERTIFICATES)
+            });
+            if !is_used {
+                self.not_converged(key, "its deletion does not end".to_owned());
+            }
+        }
+    }
+
     /// Checks claimed objects against their copies, where the offer's objects have namespaces.
     fn claimed(&mut self) {
         if self.offer.scope != Scope::Namespaced {
@@ -632,6 +655,13 @@ impl Pair<'_> {
             circumstances: Vec::new(),
         });
     }
+}
+
+/// Whether an object has a finalizer of the product.
+fn has_our_finalizer(object: &Value) -> bool {
+    let all = object["metadata"]["finalizers"].as_array();
+    let is_ours = |one: &Value| one.as_str().is_some_and(|one| one.starts_with("kube-bind.io/"));
+    all.is_some_and(|all| all.iter().any(is_ours))
 }
 
 /// Whether a bound object refers to a claimed object of this name.
