@@ -449,10 +449,12 @@ impl Pair<'_> {
             .collect();
         for (key, _) in hanging {
             let place = names::provider_namespace(&self.contract, &key.name);
-            let kinds = [(group(self.relation.provider), PLURAL), (String::new(), "secrets"), (String::new(), "configmaps")];
-            let is_used = kinds.iter().any(|(group, resource)| {
-                of(self.provider, group, resource).any(|(key, _)| key.namespace == place && key.name != ROOT_CERTIFICATES)
-            });
+            let group = group(self.relation.provider);
+            let kinds = [(&*group, PLURAL), ("", "secrets"), ("", "configmaps")];
+            let is_in_place = |key: &ObjectKey| key.namespace == place && key.name != ROOT_CERTIFICATES;
+            let is_used = kinds
+                .iter()
+                .any(|(group, resource)| of(self.provider, group, resource).any(|(key, _)| is_in_place(key)));
             if !is_used {
                 self.not_converged(key, "its deletion does not end".to_owned());
             }
@@ -583,7 +585,10 @@ impl Pair<'_> {
             let of_copy = marks::annotation(copy, annotations::PROVIDER_UID);
             let source = of(self.provider, "", resource).find(|(_, object)| Some(marks::uid(object)) == of_copy);
             match source {
-                None => self.not_converged(key, "its claimed source on the provider is gone, and it is left".to_owned()),
+                None => {
+                    let message = "its claimed source on the provider is gone, and it is left";
+                    self.not_converged(key, message.to_owned());
+                }
                 Some((_, source)) if self.is_deselected(claim, key, source) => {
                     self.not_converged(key, "its source is claimed no more, and it is left".to_owned());
                 }
