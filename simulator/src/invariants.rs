@@ -58,6 +58,8 @@ pub struct Written<'a> {
     pub incarnation: u32,
     /// When the process sent the request, in milliseconds.
     pub sent: u64,
+    /// Whether the network delayed the request, did it twice or lost its answer.
+    pub is_disturbed: bool,
 }
 
 /// Checks each write, and keeps what later checks need.
@@ -68,7 +70,6 @@ pub struct Invariants {
     specs: specs::Specs,
     holders: holders::Holders,
     paused: paused::Paused,
-    beside: beside::Beside,
     rewinds: rewinds::Rewinds,
     violations: Vec<Violation>,
     seen: BTreeSet<(Invariant, BTreeSet<Circumstance>)>,
@@ -107,7 +108,7 @@ impl Invariants {
                 let copy = copies::check(&seen, &mut self.contracts, &self.sources, &self.rewinds);
                 let spec = self.specs.check(&seen, &mut self.contracts, &self.rewinds);
                 let contract = contracts::check(&seen, &mut self.contracts);
-                let beside = self.beside.check(&seen, &mut self.contracts);
+                let beside = beside::check(&seen, &mut self.contracts, &self.sources, &self.rewinds);
                 let holder = self.holders.check(&seen, &mut self.contracts);
                 let paused = self.paused.check(&seen, &mut self.contracts);
                 let taken = overwritten::check(&seen, &mut self.contracts);
@@ -124,7 +125,9 @@ impl Invariants {
                 let own = consumers::check(&seen, deleted);
                 let holder = self.holders.check(&seen, &mut self.contracts);
                 let released = finalizers::check(&seen, &mut self.contracts, &self.rewinds);
-                for found in [own, holder, released].into_iter().flatten() {
+                let contract = contracts::check_on_consumer(&seen, &self.contracts);
+                let data = consumers::check_data(&seen);
+                for found in [own, data, holder, released, contract].into_iter().flatten() {
                     self.report(found);
                 }
             }
@@ -136,7 +139,10 @@ impl Invariants {
     pub fn rewound(&mut self, clusters: &impl Clusters, on: Cluster) {
         self.rewinds.rewound(clusters, on);
         match on {
-            Cluster::Provider(_) => self.specs.forget(on),
+            Cluster::Provider(_) => {
+                self.specs.rewound(clusters, on);
+                self.holders.forget(on);
+            }
             Cluster::Consumer(_) | Cluster::Clone(_) => {
                 self.sources.rewound(clusters, on);
                 self.holders.forget(on);
@@ -168,14 +174,7 @@ impl Invariants {
         let fields = changed_fields(written.change).join(", ");
         let message = format!("it was still written, and {fields} changed");
         let mut violation = seen.violation(Invariant::NotAtRest, (consumer, seen.provider()), &message);
-        let is_of_clone = matches!(
-            written.process,
-            Some(ProcessName::Konnector {
-                of: Cluster::Clone(_),
-                ..
-            })
-        );
-        if is_of_clone {
+        if seen.is_by_clone() {
             violation.circumstances.insert(Circumstance::WriterIsClone);
         }
         let object = written.change.after.as_deref().or(written.change.before.as_deref());
@@ -209,13 +208,23 @@ impl Invariants {
 impl<C: Clusters> Seen<'_, C> {
     /// Builds a violation of the use of an API.
     fn violation(&self, invariant: Invariant, relation: (Option<u8>, Option<u8>), message: &str) -> Violation {
+        let mut circumstances = self.ledger.circumstances(relation.0, relation.1);
+        let has_failed_watch = |consumer| self.ledger.has_failed_watch(consumer, self.written.at);
+        if relation.0.is_some_and(has_failed_watch) {
+            circumstances.insert(Circumstance::WatchFailed);
+        }
         Violation {
             invariant,
             at: self.written.at,
             subject: format!("{} on {}", self.written.change.key, self.written.on),
             message: format!("{message}, by {}{}", self.written.change.by, self.process()),
-            circumstances: self.ledger.circumstances(relation.0, relation.1),
+            circumstances,
         }
+    }
+
+    /// Whether a konnector of a restored second cluster wrote.
+    fn is_by_clone(&self) -> bool {
+        self.written.process.is_some_and(ProcessName::is_of_clone)
     }
 
     fn process(&self) -> String {
@@ -227,8 +236,9 @@ impl<C: Clusters> Seen<'_, C> {
     /// The binding of a relation.
     fn binding(&self, relation: Relation) -> Option<Arc<Value>> {
         let name = offer_name(relation.provider);
-        let key = ObjectKey::new("kube-bind.io", "apiservicebindings", "", &name);
-        self.clusters.object(Cluster::Consumer(relation.consumer), &key)
+        let mut objects = self.clusters.objects(Cluster::Consumer(relation.consumer)).into_iter();
+        let (_, binding) = objects.find(|(key, object)| marks::is_binding_of(key, object, &name))?;
+        Some(binding)
     }
 
     fn binding_uid(&self, relation: Relation) -> Option<String> {

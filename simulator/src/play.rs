@@ -136,6 +136,7 @@ impl Player<'_> {
         self.set_up();
         let began = self.world.elapsed();
         self.checker().began = began;
+        self.users.ledger.begin(began);
         self.world.slow_controllers();
         let history = self.history;
         for event in &history.events {
@@ -187,7 +188,7 @@ impl Player<'_> {
         let checker = Rc::clone(&self.checker);
         // Users say nothing while they wait for the answer of a call, and no fault begins.
         let mut ledger = self.users.ledger.clone();
-        self.faults.record_possible_hits(&mut ledger);
+        self.faults.record_possible_hits(&self.world, &mut ledger);
         if let Some(relation) = unbinds {
             ledger.of_relation(relation, Circumstance::UnboundByCall);
         }
@@ -403,6 +404,7 @@ impl Checker {
             process: change.origin.map(|origin| origin.process),
             incarnation: change.origin.map_or(0, |origin| origin.incarnation),
             sent: change.origin.map_or(at, |origin| self.at(origin.sent)),
+            is_disturbed: change.origin.is_some_and(|origin| origin.is_disturbed),
         }
     }
 

@@ -1,17 +1,20 @@
 //! What many seeds showed: how much happened in them, which violations were found, and which of these are known.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use crate::{
     faults::Fault,
     invariants::{Invariant, Violation},
     play::Outcome,
-    users::Action,
+    users::{Action, Circumstance},
 };
 
 mod record;
 
-pub use record::{Entry, State, TrackRecord};
+pub use record::{Entry, Explanation, ShownBy, State, TrackRecord};
 
 /// Each kind of event has to be in at least one of this many seeds.
 const SHARE: usize = 100;
@@ -31,14 +34,21 @@ pub struct Report {
     steps: u64,
     kinds: BTreeMap<String, usize>,
     known: BTreeMap<(String, Invariant), usize>,
+    not_shown: BTreeSet<Pair>,
     unknown: Vec<(u64, Violation)>,
     /// Seconds of one core that the seeds took.
     pub core_seconds: f64,
 }
 
+/// The id of a finding with a pair of an invariant and circumstances that it lists.
+type Pair = (String, Invariant, BTreeSet<Circumstance>);
+
 impl Report {
     /// Adds the outcome of a seed. Returns the violations that the track record does not list as open.
     pub fn add(&mut self, record: &TrackRecord, outcome: &Outcome) -> Vec<Violation> {
+        if self.seeds == 0 {
+            self.not_shown = pairs(record);
+        }
         self.seeds += 1;
         self.requests.push(outcome.requests);
         self.faults.push(outcome.faults);
@@ -50,6 +60,10 @@ impl Report {
         for violation in &outcome.violations {
             if let Some(entry) = record.explains(violation) {
                 *self.known.entry((entry.id.clone(), violation.invariant)).or_default() += 1;
+                for explanation in entry.explains.iter().filter(|one| one.covers(violation)) {
+                    let pair = (entry.id.clone(), violation.invariant, explanation.when.clone());
+                    self.not_shown.remove(&pair);
+                }
             } else {
                 self.unknown.push((outcome.seed, violation.clone()));
                 unknown.push(violation.clone());
@@ -118,6 +132,18 @@ impl Report {
     }
 }
 
+/// What random seeds have to show of the open findings of a record.
+fn pairs(record: &TrackRecord) -> BTreeSet<Pair> {
+    let mut pairs = BTreeSet::new();
+    for entry in record.findings.iter().filter(|entry| entry.state == State::Open) {
+        for explanation in entry.explains.iter().filter(|one| one.shown_by == ShownBy::Seeds) {
+            let pair = |invariant: &Invariant| (entry.id.clone(), *invariant, explanation.when.clone());
+            pairs.extend(explanation.violates.iter().map(pair));
+        }
+    }
+    pairs
+}
+
 fn median(values: &[usize]) -> usize {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
@@ -156,6 +182,9 @@ impl fmt::Display for Report {
         }
         for ((id, invariant), count) in &self.known {
             writeln!(f, "known: {invariant} by {id}: {count}")?;
+        }
+        for (id, invariant, when) in self.not_shown.iter().filter(|_| self.seeds >= SEEDS_MIN) {
+            writeln!(f, "not shown by these seeds: {invariant} by {id} in {when:?}")?;
         }
         let mut counts: BTreeMap<Invariant, usize> = BTreeMap::new();
         for (_, violation) in &self.unknown {

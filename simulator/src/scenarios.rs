@@ -25,7 +25,7 @@ impl Scenario {
 }
 
 /// All scenarios.
-const ALL: [Scenario; 11] = [
+const ALL: [Scenario; 13] = [
     Scenario {
         name: "D1",
         make: cloned::a_clone_beside_its_origin,
@@ -51,6 +51,10 @@ const ALL: [Scenario; 11] = [
         make: unbound::a_restored_provider_while_unbinding,
     },
     Scenario {
+        name: "N2",
+        make: unbound::a_restored_provider_while_unbinding,
+    },
+    Scenario {
         name: "N3",
         make: unbound::a_delete_that_orphans_dependents,
     },
@@ -69,6 +73,10 @@ const ALL: [Scenario; 11] = [
     Scenario {
         name: "N7",
         make: network::requests_that_arrive_twice,
+    },
+    Scenario {
+        name: "N8",
+        make: unbound::a_deleted_crd_of_a_binding_that_keeps_copies,
     },
 ];
 

@@ -3,8 +3,9 @@
 use std::process::Command;
 
 use bindery_simulator::{
+    invariants::Violation,
     play::Outcome,
-    report::{Entry, State, TrackRecord},
+    report::{Entry, ShownBy, State, TrackRecord},
     scenarios,
 };
 
@@ -20,6 +21,27 @@ fn outcome(entry: &Entry) -> Outcome {
         .unwrap_or_else(|error| panic!("{}: {error}", entry.id))
 }
 
+/// The violations of an open finding that its scenario is listed to show, and that were not found. No other finding may explain
+/// a violation first.
+fn not_found(record: &TrackRecord, entry: &Entry, outcome: &Outcome) -> Vec<String> {
+    let is_its = |violation: &&Violation| record.explains(violation) == Some(entry);
+    let found: Vec<_> = outcome.violations.iter().filter(is_its).collect();
+    let by_scenario = entry.explains.iter().filter(|one| one.shown_by == ShownBy::Scenario);
+    let mut wrong = Vec::new();
+    for explanation in by_scenario {
+        for invariant in &explanation.violates {
+            let is_found = found
+                .iter()
+                .any(|violation| violation.invariant == *invariant && explanation.covers(violation));
+            if !is_found {
+                let when = &explanation.when;
+                wrong.push(format!("{}: {invariant} in {when:?} is listed as open and was not found", entry.id));
+            }
+        }
+    }
+    wrong
+}
+
 #[test]
 fn what_is_open_is_found_and_what_is_mended_is_not() {
     let record = TrackRecord::read().unwrap();
@@ -30,19 +52,25 @@ fn what_is_open_is_found_and_what_is_mended_is_not() {
             continue;
         }
         let outcome = outcome(entry);
-        // Of what is open, no other finding may explain it first.
-        let is_its = |violation| match entry.state {
-            State::Open => record.explains(violation) == Some(entry),
-            State::Mended => entry.is_shown_by(violation),
-        };
-        let is_found = outcome.violations.iter().any(is_its);
-        match (entry.state, is_found) {
-            (State::Open, false) => wrong.push(format!("{} is listed as open and was not found", entry.id)),
-            (State::Mended, true) => wrong.push(format!("{} is listed as mended and was found", entry.id)),
-            _ => {}
+        match entry.state {
+            State::Open => wrong.extend(not_found(&record, entry, &outcome)),
+            State::Mended => {
+                if outcome.violations.iter().any(|violation| entry.is_shown_by(violation)) {
+                    wrong.push(format!("{} is listed as mended and was found", entry.id));
+                }
+            }
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn each_open_finding_has_something_that_its_scenario_shows() {
+    let record = TrackRecord::read().unwrap();
+    for entry in record.findings.iter().filter(|entry| entry.state == State::Open) {
+        let is_shown = entry.explains.iter().any(|one| one.shown_by == ShownBy::Scenario);
+        assert!(is_shown, "{}", entry.id);
+    }
 }
 
 #[test]

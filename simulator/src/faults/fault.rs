@@ -394,6 +394,16 @@ impl Fault {
 /// How long a Lease lasts that its holder does not renew, in milliseconds: the default of both programs.
 pub const LEASE_MILLIS: u64 = 15_000;
 
+impl ProcessName {
+    /// Whether the process is a konnector of a restored second cluster.
+    pub fn is_of_clone(self) -> bool {
+        let Self::Konnector { of, .. } = self else {
+            return false;
+        };
+        matches!(of, Cluster::Clone(_))
+    }
+}
+
 impl fmt::Display for ProcessName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -45,10 +45,10 @@ enum Effect {
 /// A circumstance that begins with the first hit of a rule.
 #[derive(Clone, Copy, Debug)]
 enum Notice {
-    /// The process stands still for longer than its Lease lasts.
-    Froze(ProcessName),
-    /// A watch or a list of the consumer's konnector fails.
-    WatchFailed(u8),
+    /// The process stands still for this long, which is longer than its Lease lasts.
+    Froze(ProcessName, Duration),
+    /// Watches and lists of the consumer's konnector may fail for this long.
+    WatchFailed(u8, Duration),
 }
 
 // === impl Faults ===
@@ -80,14 +80,14 @@ impl Faults {
     /// Records in the ledger what rules have done since the last call.
     pub fn record_hits(&mut self, world: &World, ledger: &mut Ledger) {
         for (_, notice) in self.notices.extract_if(.., |(rule, _)| world.hits(*rule) > 0) {
-            notice.record(ledger);
+            notice.record(world.elapsed(), ledger);
         }
     }
 
     /// Records in the ledger what rules may do while nobody calls [`Self::record_hits`].
-    pub fn record_possible_hits(&self, ledger: &mut Ledger) {
+    pub fn record_possible_hits(&self, world: &World, ledger: &mut Ledger) {
         for (_, notice) in &self.notices {
-            notice.record(ledger);
+            notice.record(world.elapsed(), ledger);
         }
     }
 
@@ -101,16 +101,18 @@ impl Faults {
             Fault::ClockJump { process, seconds } => Effect::done(world.jump_clock(process, seconds)),
             Fault::Crash { process, millis } => Effect::done(world.crash(process, Duration::from_millis(millis))),
             Fault::Freeze { process, millis } => {
-                let has_frozen = world.freeze(process, Duration::from_millis(millis));
+                let time = Duration::from_millis(millis);
+                let has_frozen = world.freeze(process, time);
                 if has_frozen && millis > LEASE_MILLIS {
-                    ledger.froze(process);
+                    ledger.froze(process, world.elapsed(), time);
                 }
                 Effect::done(has_frozen)
             }
             Fault::Sleep { process, millis } => {
-                let sleeps = world.sleep(process, Duration::from_millis(millis));
+                let time = Duration::from_millis(millis);
+                let sleeps = world.sleep(process, time);
                 if sleeps && millis > LEASE_MILLIS {
-                    ledger.froze(process);
+                    ledger.froze(process, world.elapsed(), time);
                 }
                 Effect::done(sleeps)
             }
@@ -188,7 +190,8 @@ impl Faults {
                     (process, how)
                     && matches!(target, Target::Api(_))
                 {
-                    notice = of.consumer().map(Notice::WatchFailed);
+                    let time = Duration::from_millis(millis);
+                    notice = of.consumer().map(|consumer| Notice::WatchFailed(consumer, time));
                 }
                 world.disturb(process, target, how, percent, Duration::from_millis(millis))
             }
@@ -204,8 +207,9 @@ impl Faults {
                 point,
                 millis,
             } => {
-                notice = (millis > LEASE_MILLIS).then_some(Notice::Froze(process));
-                world.arm(process, point, after, Strike::Freeze(Duration::from_millis(millis)))
+                let time = Duration::from_millis(millis);
+                notice = (millis > LEASE_MILLIS).then_some(Notice::Froze(process, time));
+                world.arm(process, point, after, Strike::Freeze(time))
             }
             Fault::StopControllers { of, millis } => world.stop_controllers(of, Duration::from_millis(millis)),
             _ => return Effect::Nothing,
@@ -264,10 +268,11 @@ impl Effect {
 // === impl Notice ===
 
 impl Notice {
-    fn record(self, ledger: &mut Ledger) {
+    /// Records it as of a time of the world.
+    fn record(self, from: Duration, ledger: &mut Ledger) {
         match self {
-            Self::Froze(process) => ledger.froze(process),
-            Self::WatchFailed(consumer) => ledger.of_consumer(consumer, Circumstance::WatchFailed),
+            Self::Froze(process, time) => ledger.froze(process, from, time),
+            Self::WatchFailed(consumer, time) => ledger.watches_fail(consumer, from, time),
         }
     }
 }

@@ -36,6 +36,34 @@ impl Contracts {
         Some(consumer)
     }
 
+    /// The contract whose name is the prefix of a cluster-scoped object's name.
+    fn of_name(&self, provider: u8, key: &ObjectKey) -> Option<String> {
+        if !key.namespace.is_empty() {
+            return None;
+        }
+        let is_prefix = |contract: &&String| {
+            let rest = key.name.strip_prefix(contract.as_str());
+            rest.is_some_and(|rest| rest.starts_with('-'))
+        };
+        let mut contracts = self.of_provider(provider);
+        contracts.find(is_prefix).cloned()
+    }
+
+    /// Whether the namespace of a known contract of any provider has this UID, and is not being deleted.
+    fn lives(&self, clusters: &impl Clusters, uid: &str) -> bool {
+        self.consumers.keys().any(|(provider, contract)| {
+            let key = ObjectKey::new("", "namespaces", "", contract);
+            let namespace = clusters.object(Cluster::Provider(*provider), &key);
+            namespace.is_some_and(|object| marks::uid(&object) == uid && !marks::is_deleting(&object))
+        })
+    }
+
+    /// The names of the known contracts of a provider.
+    fn of_provider(&self, provider: u8) -> impl Iterator<Item = &String> {
+        let known = self.consumers.keys();
+        known.filter(move |(of, _)| *of == provider).map(|(_, contract)| contract)
+    }
+
     /// Whether an object of a provider went with a namespace or a CRD that the operator deleted.
     pub(super) fn was_ended_by_operator<C: Clusters>(&self, seen: &Seen<'_, C>, key: &ObjectKey) -> bool {
         let on = seen.written.on;
@@ -61,18 +89,30 @@ pub(super) fn check<C: Clusters>(seen: &Seen<'_, C>, contracts: &mut Contracts) 
     let Account::Contract(own) = seen.account else {
         return None;
     };
-    let mark = before.and_then(|before| marks::annotation(before, annotations::CLUSTER_NAMESPACE));
-    let of_namespace = || {
-        let key = ObjectKey::new("", "namespaces", "", &change.key.namespace);
-        let namespace = seen.clusters.object(seen.written.on, &key)?;
-        Some(marks::label(&namespace, labels::CONTRACT)?.to_owned())
-    };
-    let owner = mark
-        .map(str::to_owned)
-        .or_else(of_namespace)
-        .filter(|owner| owner != own)?;
     let provider = seen.provider();
+    let mark = |object| marks::annotation(object, annotations::CLUSTER_NAMESPACE);
+    let namespace = ObjectKey::new("", "namespaces", "", &change.key.namespace);
+    let namespace = seen.clusters.object(seen.written.on, &namespace);
+    let of_namespace = namespace.as_deref().and_then(|object| marks::label(object, labels::CONTRACT));
+    let of_name = contracts.of_name(provider?, &change.key);
+    let owners = [before.and_then(mark), after.and_then(mark), of_namespace, of_name.as_deref()];
+    let owner = owners.into_iter().flatten().find(|owner| *owner != own)?;
     let consumer = contracts.consumer(seen.clusters, provider?, own);
     let message = format!("contract {own} wrote what belongs to contract {owner}");
     Some(seen.violation(Invariant::WriteAcrossContracts, (consumer, provider), &message))
+}
+
+/// Checks a write on a consumer: the session of one contract does not take the copy of a claimed object that the session of another
+/// contract made, while that contract lives.
+pub(super) fn check_on_consumer<C: Clusters>(seen: &Seen<'_, C>, contracts: &Contracts) -> Option<Violation> {
+    let change = seen.written.change;
+    let (before, after) = (change.before.as_deref()?, change.after.as_deref()?);
+    let is_copy = marks::is_copy_on_consumer(before) && seen.account == Account::Konnector;
+    let owner = marks::label(before, labels::CONTRACT_UID).filter(|_| is_copy)?;
+    let own = marks::label(after, labels::CONTRACT_UID).filter(|own| *own != owner)?;
+    if !contracts.lives(seen.clusters, owner) {
+        return None;
+    }
+    let message = format!("the contract with UID {own} took a copy of the contract with UID {owner}");
+    Some(seen.violation(Invariant::WriteAcrossContracts, (seen.written.on.consumer(), None), &message))
 }

@@ -2,18 +2,24 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use bindery_api::{annotations, names};
+use bindery_api::{annotations, labels, names};
 use bindery_simulator_apiserver::ObjectKey;
 use serde_json::Value;
 
 use super::{Clusters, Invariant, Invariants, Violation, left, marks, rewinds::Rewinds, sources::SourceEnd};
 use crate::{
     topology::{Claim, Cluster, Offer, Owner, PLURAL, Scope, Selection, Topology, group, offer_name},
-    users::{Circumstance, Ledger, Relation, object_name},
+    users::{Circumstance, Ledger, Relation, bundle_name, object_name},
 };
 
 /// The label by which a claim selects.
 pub const CLAIMED: &str = "claimed";
+
+/// The field of a spec that operators of a history set in copies.
+pub const ADDED: &str = "extra";
+
+/// The ConfigMap that the control plane puts into each namespace.
+const ROOT_CERTIFICATES: &str = "kube-root-ca.crt";
 
 /// The objects of a cluster by key.
 type Objects = BTreeMap<ObjectKey, Arc<Value>>;
@@ -80,9 +86,12 @@ impl Invariants {
                         let ends = |uid: &str| self.sources.end(number, uid);
                         pair.leftovers(&ends);
                         pair.claimed();
+                        pair.hanging();
                     }
                 }
-                let known = ledger.circumstances(Some(number), Some(provider));
+                let orphaned = pair.is_orphaned().then_some(Circumstance::BindingOrphaned);
+                let mut known = ledger.circumstances(Some(number), Some(provider));
+                known.extend(orphaned);
                 violations.extend(pair.found.into_iter().map(|found| Violation {
                     invariant: found.invariant,
                     at,
@@ -112,12 +121,9 @@ impl Pair<'_> {
     /// The binding of the relation.
     fn its_binding(&self) -> Option<(ObjectKey, Value)> {
         let name = offer_name(self.relation.provider);
-        let is_its = |binding: &Value| {
-            let export = binding["spec"]["exportName"].as_str();
-            export.or_else(|| binding["metadata"]["name"].as_str()) == Some(&*name)
-        };
-        let found = of(self.consumer, "kube-bind.io", "apiservicebindings").find(|(_, binding)| is_its(binding))?;
-        Some((found.0.clone(), found.1.clone()))
+        let mut bindings = of(self.consumer, "kube-bind.io", "apiservicebindings");
+        let (key, binding) = bindings.find(|(key, binding)| marks::is_binding_of(key, binding, &name))?;
+        Some((key.clone(), binding.clone()))
     }
 
     /// Checks that a relation without a contract has no binding either.
@@ -136,6 +142,7 @@ impl Pair<'_> {
     /// Checks the binding. Returns whether there is one that syncs.
     fn binding(&mut self) -> bool {
         let Some((key, binding)) = self.its_binding() else {
+            self.bundle();
             return false;
         };
         if marks::annotation(&binding, annotations::PAUSED).is_some() {
@@ -176,6 +183,39 @@ impl Pair<'_> {
         false
     }
 
+    /// Checks a bundle whose export has no binding: it ends, waits for its user, or makes the binding.
+    fn bundle(&mut self) {
+        let key = ObjectKey::new(
+            "kube-bind.io",
+            "apiservicebindingbundles",
+            "",
+            &bundle_name(self.relation.provider),
+        );
+        let Some(bundle) = self.consumer.get(&key) else {
+            return;
+        };
+        if marks::is_deleting(bundle) {
+            self.found(Invariant::NotReady, key.to_string(), "it is being deleted, and does not end");
+            return;
+        }
+        let name = offer_name(self.relation.provider);
+        let export = ObjectKey::new("kube-bind.io", "apiserviceexports", &self.contract, &name);
+        let export = self.provider.get(&export);
+        let is_exported = export.is_some_and(|export| !marks::is_deleting(export));
+        // A message that names an annotation asks the user to set it.
+        let asks = |condition: &Value| {
+            let message = condition["message"].as_str();
+            message.is_some_and(|message| message.contains("kube-bind.io/"))
+        };
+        let conditions = bundle["status"]["conditions"].as_array();
+        let waits = marks::annotation(bundle, annotations::PAUSED).is_some()
+            || conditions.is_some_and(|all| all.iter().any(asks))
+            || self.has_to_bind_again();
+        if is_exported && !waits {
+            self.found(Invariant::NotReady, key.to_string(), "it has no binding for its export");
+        }
+    }
+
     /// Whether the export went although there is a binding: the owner unbound it at the provider, a restore of the provider took it,
     /// or a restore of the consumer brought a binding back that a user had ended.
     fn has_to_bind_again(&self) -> bool {
@@ -194,6 +234,13 @@ impl Pair<'_> {
         self.ledger
             .circumstances(Some(consumer), Some(provider))
             .contains(&circumstance)
+    }
+
+    /// Whether a user deleted the binding with propagation policy Orphan, and made no other one.
+    fn is_orphaned(&self) -> bool {
+        let binding = self.its_binding();
+        let uid = binding.as_ref().map(|(_, binding)| marks::uid(binding));
+        self.ledger.is_orphaned(self.relation, uid)
     }
 
     /// Whether no object of the API is left but those that users paused, or whose namespace they forced to end.
@@ -262,7 +309,7 @@ impl Pair<'_> {
         let uid = self.provider.get(&key).map_or("", |namespace| marks::uid(namespace));
         let rights = left::rights(self.provider, &self.contract);
         let of_binding = left::of_binding(self.consumer, self.relation.provider, uid);
-        let is_orphaned = self.happened(Circumstance::BindingOrphaned);
+        let is_orphaned = self.is_orphaned();
         for (key, message) in rights.into_iter().chain(of_binding) {
             // Where the user orphans dependents of the binding, its CRD stays.
             if is_orphaned && key.resource == "customresourcedefinitions" {
@@ -275,9 +322,25 @@ impl Pair<'_> {
     /// Checks bound objects against their copies.
     fn bound(&mut self) {
         let group = group(self.relation.provider);
-        let copies: BTreeMap<_, _> = of(self.provider, &group, PLURAL)
-            .filter_map(|(key, object)| Some((marks::copy_on_provider(object)?.source, (key, object))))
-            .collect();
+        let mut copies = BTreeMap::new();
+        let mut second = Vec::new();
+        for (key, object) in of(self.provider, &group, PLURAL) {
+            let Some(copy) = marks::copy_on_provider(object) else {
+                continue;
+            };
+            if copy.released && copies.contains_key(copy.source) {
+                continue;
+            }
+            let first = copies.insert(copy.source, (key, object));
+            let first = first.and_then(|(_, first)| marks::copy_on_provider(first));
+            if first.is_some_and(|first| !first.released) && copy.contract == self.contract {
+                second.push((key, object));
+            }
+        }
+        for (key, object) in second {
+            let circumstances = self.circumstances(None, Some((key, object)));
+            self.differs(key, "it is a second copy of its source".to_owned(), circumstances);
+        }
         let sources: Vec<_> = of(self.consumer, &group, PLURAL).collect();
         for (key, source) in sources {
             if self.is_users(key, source) {
@@ -290,7 +353,7 @@ impl Pair<'_> {
                 not_converged(self, "its deletion does not end".to_owned());
                 continue;
             }
-            let Some((_, copy)) = copy else {
+            let Some((place, copy)) = copy else {
                 if !self.is_taken(key) {
                     let on = Cluster::Provider(self.relation.provider);
                     let is_touched = self.places(key).iter().any(|place| self.rewinds.is_touched(on, place));
@@ -303,6 +366,9 @@ impl Pair<'_> {
             if marks::serial(source) != marks::serial(copy) {
                 let (newer, older) = (marks::serial(source), marks::serial(copy));
                 not_converged(self, format!("its state is {newer:?}, that of its copy {older:?}"));
+            } else if !self.ledger.was_overwritten(self.relation.provider, place) && !has_same_spec(source, copy) {
+                let (up, down) = (&copy["spec"], &source["spec"]);
+                not_converged(self, format!("its spec is {down}, that of its copy {up}"));
             }
             let noted = marks::annotation(source, annotations::PROVIDER_UID);
             if noted != Some(marks::uid(copy)) {
@@ -371,6 +437,27 @@ impl Pair<'_> {
         }
     }
 
+    /// Checks that the APIServiceNamespaces of a binding that syncs end when they are deleted and nothing of a user or an operator
+    /// is left in their provider namespaces.
+    fn hanging(&mut self) {
+        let hanging: Vec<_> = of(self.provider, "kube-bind.io", "apiservicenamespaces")
+            .filter(|(key, object)| key.namespace == self.contract && has_our_finalizer(object))
+            .filter(|(_, object)| marks::is_deleting(object))
+            .collect();
+        for (key, _) in hanging {
+            let place = names::provider_namespace(&self.contract, &key.name);
+            let group = group(self.relation.provider);
+            let kinds = [(&*group, PLURAL), ("", "secrets"), ("", "configmaps")];
+            let is_in_place = |key: &ObjectKey| key.namespace == place && key.name != ROOT_CERTIFICATES;
+            let is_used = kinds
+                .iter()
+                .any(|(group, resource)| of(self.provider, group, resource).any(|(key, _)| is_in_place(key)));
+            if !is_used {
+                self.not_converged(key, "its deletion does not end".to_owned());
+            }
+        }
+    }
+
     /// Checks claimed objects against their copies, where the offer's objects have namespaces.
     fn claimed(&mut self) {
         if self.offer.scope != Scope::Namespaced {
@@ -395,13 +482,20 @@ impl Pair<'_> {
             .collect();
         let sources: Vec<_> = of(self.consumer, "", resource).collect();
         for (key, source) in sources {
-            if marks::is_copy_on_consumer(source)
-                || !self.selects(claim, key, source)
-                || !self.is_mapped(&key.namespace)
-            {
+            if marks::is_copy_on_consumer(source) || !self.is_mapped(&key.namespace) {
                 continue;
             }
-            match copies.get(marks::uid(source)) {
+            let copy = copies.get(marks::uid(source));
+            if !self.selects(claim, key, source) {
+                let copy = copy.filter(|(_, copy)| must_go(copy) && self.is_deselected(claim, key, source));
+                if let Some((at, copy)) = copy {
+                    let circumstances = self.circumstances(Some(source), Some((at, copy)));
+                    let message = "it is claimed no more, and its copy is left".to_owned();
+                    self.differs(key, message, circumstances);
+                }
+                continue;
+            }
+            match copy {
                 None => {
                     let place = names::provider_namespace(&self.contract, &key.namespace);
                     let at = ObjectKey::new("", resource, &place, &key.name);
@@ -464,6 +558,40 @@ impl Pair<'_> {
                 Some(_) => {}
             }
         }
+        self.withdrawn(claim);
+    }
+
+    /// Checks that the consumer has no copies of provider's objects that are gone or claimed no more. Where the provider went back in
+    /// time, the product withdraws nothing.
+    fn withdrawn(&mut self, claim: Claim) {
+        let went_back = [Circumstance::ProviderRestoredInPlace, Circumstance::ProviderLostObjects];
+        if went_back.iter().any(|one| self.happened(*one)) {
+            return;
+        }
+        let contract = self.provider.get(&ObjectKey::new("", "namespaces", "", &self.contract));
+        let uid = contract.map_or("", |namespace| marks::uid(namespace));
+        let resource = claim.resource.plural();
+        let copies: Vec<_> = of(self.consumer, "", resource)
+            .filter(|(_, object)| marks::is_copy_on_consumer(object))
+            .filter(|(_, object)| marks::label(object, labels::CONTRACT_UID) == Some(uid))
+            .collect();
+        for (key, copy) in copies {
+            if marks::annotation(copy, annotations::PAUSED).is_some() || !self.is_mapped(&key.namespace) {
+                continue;
+            }
+            let of_copy = marks::annotation(copy, annotations::PROVIDER_UID);
+            let source = of(self.provider, "", resource).find(|(_, object)| Some(marks::uid(object)) == of_copy);
+            match source {
+                None => {
+                    let message = "its claimed source on the provider is gone, and it is left";
+                    self.not_converged(key, message.to_owned());
+                }
+                Some((_, source)) if self.is_deselected(claim, key, source) => {
+                    self.not_converged(key, "its source is claimed no more, and it is left".to_owned());
+                }
+                Some(_) => {}
+            }
+        }
     }
 
     /// Whether a claim selects an object that is not being deleted.
@@ -474,14 +602,24 @@ impl Pair<'_> {
         match claim.selection {
             Selection::Named => key.name == object_name(0),
             Selection::Labelled => marks::label(object, CLAIMED) == Some("true"),
-            Selection::Referenced => {
-                let refers = |source: &Value| {
-                    let references = source["spec"]["references"].as_array();
-                    references.is_some_and(|all| all.iter().any(|one| one["name"] == *key.name))
-                };
-                of(self.consumer, &group(self.relation.provider), PLURAL)
-                    .any(|(of, source)| of.namespace == key.namespace && !marks::is_deleting(source) && refers(source))
-            }
+            Selection::Referenced => of(self.consumer, &group(self.relation.provider), PLURAL).any(|(of, source)| {
+                of.namespace == key.namespace && !marks::is_deleting(source) && refers_to(source, &key.name)
+            }),
+        }
+    }
+
+    /// Whether an object is not claimed for certain, so that its copy has to go. Nothing is written for a paused object, and the copy
+    /// of one that is being deleted is another check's.
+    fn is_deselected(&self, claim: Claim, key: &ObjectKey, object: &Value) -> bool {
+        if marks::is_deleting(object) || marks::annotation(object, annotations::PAUSED).is_some() {
+            return false;
+        }
+        match claim.selection {
+            Selection::Named => key.name != object_name(0),
+            Selection::Labelled => marks::label(object, CLAIMED) != Some("true"),
+            // A reference of an object that is being deleted counts until the object is gone.
+            Selection::Referenced => !of(self.consumer, &group(self.relation.provider), PLURAL)
+                .any(|(of, source)| of.namespace == key.namespace && refers_to(source, &key.name)),
         }
     }
 
@@ -519,6 +657,34 @@ impl Pair<'_> {
             circumstances: Vec::new(),
         });
     }
+}
+
+/// Whether an object has a finalizer of the product.
+fn has_our_finalizer(object: &Value) -> bool {
+    let all = object["metadata"]["finalizers"].as_array();
+    let is_ours = |one: &Value| one.as_str().is_some_and(|one| one.starts_with("kube-bind.io/"));
+    all.is_some_and(|all| all.iter().any(is_ours))
+}
+
+/// Whether a bound object refers to a claimed object of this name.
+fn refers_to(source: &Value, name: &str) -> bool {
+    let references = source["spec"]["references"].as_array();
+    references.is_some_and(|all| all.iter().any(|one| one["name"] == *name))
+}
+
+/// Whether the copy of a claimed object has to go when nothing claims the object any more: nobody released or paused the copy.
+fn must_go(copy: &Value) -> bool {
+    let is_released = marks::copy_on_provider(copy).is_some_and(|copy| copy.released);
+    !is_released && marks::annotation(copy, annotations::PAUSED).is_none()
+}
+
+/// Whether a copy has the spec of its source, and no other field but the one that operators add.
+fn has_same_spec(source: &Value, copy: &Value) -> bool {
+    let mut spec = copy["spec"].clone();
+    if let Some(fields) = spec.as_object_mut().filter(|_| source["spec"].get(ADDED).is_none()) {
+        fields.remove(ADDED);
+    }
+    spec == source["spec"]
 }
 
 /// The objects of one resource.

@@ -38,14 +38,7 @@ pub(super) fn check<C: Clusters>(
     if copy.claimed && (live.is_none() || !is_still_claimed(seen, relation.consumer, source, sources)) {
         // The source of a claimed object is never written, so a complete list without it is evidence enough: unless the list
         // was that of another cluster.
-        let is_clone = matches!(
-            seen.written.process,
-            Some(crate::faults::ProcessName::Konnector {
-                of: Cluster::Clone(_),
-                ..
-            })
-        );
-        if !is_clone || live.is_none() {
+        if !seen.is_by_clone() || live.is_none() {
             return None;
         }
     }
@@ -66,13 +59,7 @@ pub(super) fn check<C: Clusters>(
         (Some(end), _) => end.circumstance(),
         (None, None) => Circumstance::SourceLost,
     });
-    if matches!(
-        seen.written.process,
-        Some(crate::faults::ProcessName::Konnector {
-            of: Cluster::Clone(_),
-            ..
-        })
-    ) {
+    if seen.is_by_clone() {
         violation.circumstances.insert(Circumstance::WriterIsClone);
     }
     let (on, consumer) = (seen.written.on, Cluster::Consumer(relation.consumer));

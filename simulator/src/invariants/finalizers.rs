@@ -8,8 +8,8 @@ use crate::{
     users::Circumstance,
 };
 
-/// Where one of these happened, a copy may be there again after the konnector saw that it was gone.
-const REVIVING: [Circumstance; 2] = [Circumstance::ProviderRestoredInPlace, Circumstance::ProviderLostObjects];
+/// A restore that did this to a copy may bring it back after the konnector saw that it was gone.
+const REVIVING: [Circumstance; 2] = [Circumstance::CopyRevived, Circumstance::CopyRewound];
 
 /// Checks a write on a consumer.
 pub(super) fn check<C: Clusters>(
@@ -26,8 +26,7 @@ pub(super) fn check<C: Clusters>(
     if change.after.as_deref().is_some_and(marks::is_held) {
         return None;
     }
-    let known = seen.ledger.circumstances(Some(consumer), Some(provider));
-    if REVIVING.iter().any(|reviving| known.contains(reviving)) || !is_in_use(seen, contracts, consumer, provider) {
+    if !is_in_use(seen, contracts, consumer, provider) {
         return None;
     }
     let is_its_copy = |object: &Value, contracts: &mut Contracts| {
@@ -40,24 +39,31 @@ pub(super) fn check<C: Clusters>(
     let objects = seen.clusters.objects(Cluster::Provider(provider));
     let mut copies = objects.iter().filter(|(key, _)| key.group == change.key.group);
     let (key, copy) = copies.find(|(_, object)| is_its_copy(object, contracts))?;
+    let of_copy = rewinds.of_copy(Cluster::Provider(provider), key, marks::uid(copy));
+    if of_copy.iter().any(|circumstance| REVIVING.contains(circumstance)) {
+        return None;
+    }
     let message = format!("the konnector let a source go while its copy {key} exists");
     let pair = (Some(consumer), Some(provider));
     let mut violation = seen.violation(Invariant::SourceReleasedEarly, pair, &message);
     let of_source = rewinds.of_source(written.on, marks::uid(source));
-    let of_copy = rewinds.of_copy(Cluster::Provider(provider), key, marks::uid(copy));
     violation.circumstances.extend(of_source.into_iter().chain(of_copy));
     Some(violation)
 }
 
 /// Whether the consumer has a binding of the provider's API that stays, and its contract the export. Otherwise sources are let go
 /// without their copies.
-fn is_in_use<C: Clusters>(seen: &Seen<'_, C>, contracts: &mut Contracts, consumer: u8, provider: u8) -> bool {
+pub(super) fn is_in_use<C: Clusters>(
+    seen: &Seen<'_, C>,
+    contracts: &mut Contracts,
+    consumer: u8,
+    provider: u8,
+) -> bool {
     let name = offer_name(provider);
     let bindings = seen.clusters.objects(Cluster::Consumer(consumer));
-    let is_bound = bindings.iter().any(|(key, object)| {
-        let export = object["spec"]["exportName"].as_str().unwrap_or(&key.name);
-        key.resource == "apiservicebindings" && export == name && !marks::is_deleting(object)
-    });
+    let is_bound = bindings
+        .iter()
+        .any(|(key, object)| marks::is_binding_of(key, object, &name) && !marks::is_deleting(object));
     let exports = seen.clusters.objects(Cluster::Provider(provider));
     let mut exports = exports
         .iter()

@@ -3,42 +3,44 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bindery_api::names;
+use bindery_simulator_apiserver::Change;
 
-use super::{Account, Clusters, Invariant, Seen, Violation, contracts::Contracts, marks};
+use super::{Account, Clusters, Invariant, Seen, Violation, contracts::Contracts, left::RIGHTS};
 use crate::{
     faults::ProcessName,
     topology::{Cluster, provider_of_group},
     users::Circumstance,
 };
 
-/// Who held the Lease of each cluster's konnector, and since when.
+/// Who held the Lease of each consumer's konnector and of each provider's server, and since when.
 #[derive(Debug, Default)]
 pub(super) struct Holders {
     leases: BTreeMap<Cluster, VecDeque<(u64, Option<ProcessName>)>>,
+    /// When each incarnation of a process sent its first write, in milliseconds.
+    started: BTreeMap<(ProcessName, u32), u64>,
 }
 
 /// How many holders of a Lease are remembered.
 const REMEMBERED: usize = 8;
 
 impl Holders {
-    /// Checks a write of a konnector.
+    /// Checks a write of a konnector or of a server.
     pub(super) fn check<C: Clusters>(&mut self, seen: &Seen<'_, C>, contracts: &mut Contracts) -> Option<Violation> {
         let written = seen.written;
         let key = &written.change.key;
+        let started = self.note_start(seen);
         if key.resource == "leases" {
-            if key.name == names::KONNECTOR_LEASE {
+            if [names::KONNECTOR_LEASE, names::SERVER].contains(&key.name.as_str()) {
                 self.lease_written(seen);
             }
             return None;
         }
-        let process @ ProcessName::Konnector { of, .. } = written.process? else {
-            return None;
+        let process = written.process?;
+        let (of, is_of_leader) = match process {
+            ProcessName::Konnector { of, .. } => (of, is_of_leading_konnector(written.change)),
+            ProcessName::Server { provider, .. } => (Cluster::Provider(provider), is_of_leading_server(written.change)),
         };
-        // Only objects count: a heartbeat and an event change no object of a user.
-        let object = written.change.after.as_deref().or(written.change.before.as_deref())?;
-        let is_copy = marks::copy_on_provider(object).is_some() || marks::is_copy_on_consumer(object);
-        let is_object = provider_of_group(&key.group).is_some() || is_copy;
-        if !is_object || !matches!(seen.account, Account::Contract(_) | Account::Konnector) {
+        if !is_of_leader {
             return None;
         }
         let (consumer, provider) = match seen.account {
@@ -46,6 +48,7 @@ impl Holders {
                 let provider = seen.provider();
                 (contracts.consumer(seen.clusters, provider?, contract), provider)
             }
+            Account::Server => (None, seen.provider()),
             _ => (of.consumer(), provider_of_group(&key.group)),
         };
         if let (Cluster::Clone(_), Cluster::Provider(_)) = (of, written.on) {
@@ -61,10 +64,21 @@ impl Holders {
             written.sent - since
         );
         let mut violation = seen.violation(Invariant::WriteByFormerLeader, (consumer, provider), &message);
-        if seen.ledger.was_frozen(process) {
+        if seen.ledger.has_thawed(process, started, written.sent) {
             violation.circumstances.insert(Circumstance::LeaderFrozen);
         }
         Some(violation)
+    }
+
+    /// Notes a write of an incarnation of a process. Returns when it sent its first one.
+    fn note_start<C: Clusters>(&mut self, seen: &Seen<'_, C>) -> u64 {
+        let sent = seen.written.sent;
+        let Some(process) = seen.written.process else {
+            return sent;
+        };
+        let started = self.started.entry((process, seen.written.incarnation)).or_insert(sent);
+        *started = (*started).min(sent);
+        *started
     }
 
     fn lease_written<C: Clusters>(&mut self, seen: &Seen<'_, C>) {
@@ -99,4 +113,38 @@ impl Holders {
     pub(super) fn forget(&mut self, cluster: Cluster) {
         self.leases.remove(&cluster);
     }
+}
+
+/// Whether only the konnector that leads may send a write: each but events, heartbeats, and the CRDs of kube-bind, which each replica
+/// installs when it starts.
+fn is_of_leading_konnector(change: &Change) -> bool {
+    match change.key.resource.as_str() {
+        "events" => false,
+        "customresourcedefinitions" => !change.key.name.ends_with(".kube-bind.io"),
+        "clusterbindings" => !is_of_status(change),
+        _ => true,
+    }
+}
+
+/// Whether only the server that leads may send a write. Each replica answers calls, by which it writes requests, exports, credentials,
+/// and marks of contract namespaces; all else is the work of controllers.
+fn is_of_leading_server(change: &Change) -> bool {
+    let resource = change.key.resource.as_str();
+    match resource {
+        "apiservicenamespaces" | "boundschemas" => true,
+        "namespaces" => change.before.is_none() || change.after.is_none(),
+        _ => RIGHTS.contains(&resource) || provider_of_group(&change.key.group).is_some(),
+    }
+}
+
+/// Whether a write changes nothing but the status of an object.
+fn is_of_status(change: &Change) -> bool {
+    let (Some(before), Some(after)) = (&change.before, &change.after) else {
+        return false;
+    };
+    let metadata = ["labels", "annotations", "finalizers", "deletionTimestamp"];
+    before["spec"] == after["spec"]
+        && metadata
+            .iter()
+            .all(|field| before["metadata"][*field] == after["metadata"][*field])
 }

@@ -1,9 +1,11 @@
 //! A copy belongs to the source that it was made of. It never becomes the copy of another source without the user's word.
 
-use bindery_api::annotations;
+use std::sync::Arc;
 
-use super::{Account, Clusters, Invariant, Seen, Violation, contracts::Contracts, marks};
-use crate::topology::Cluster;
+use bindery_api::annotations;
+use serde_json::Value;
+
+use super::{Account, Clusters, Invariant, Seen, Violation, contracts::Contracts, marks, relation};
 
 /// Checks a write on a provider.
 pub(super) fn check<C: Clusters>(seen: &Seen<'_, C>, contracts: &mut Contracts) -> Option<Violation> {
@@ -17,12 +19,10 @@ pub(super) fn check<C: Clusters>(seen: &Seen<'_, C>, contracts: &mut Contracts) 
     let provider = seen.provider();
     let consumer = contracts.consumer(seen.clusters, provider?, own).filter(|_| is_taken)?;
     // With this consent a cluster takes the place of another, whose objects had the same names.
-    let bindings = seen.clusters.objects(Cluster::Consumer(consumer));
-    let may_relink = bindings.iter().any(|(key, object)| {
-        let is_one = matches!(key.resource.as_str(), "apiservicebindings" | "apiservicebindingbundles");
-        is_one && marks::annotation(object, annotations::ACCEPT_PROVIDER_CHANGE).is_some()
-    });
-    if may_relink {
+    let binding = seen.binding(relation(Some(consumer), provider)?);
+    let may_relink =
+        |binding: Arc<Value>| marks::annotation(&binding, annotations::ACCEPT_PROVIDER_CHANGE).is_some();
+    if binding.is_some_and(may_relink) {
         return None;
     }
     let message = format!(

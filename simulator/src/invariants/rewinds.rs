@@ -71,16 +71,7 @@ impl Rewinds {
             Some(after) => drop(self.versions.insert(id, version(after))),
             None => drop(self.versions.remove(&id)),
         }
-        let is_of_clone = |process| {
-            matches!(
-                process,
-                ProcessName::Konnector {
-                    of: Cluster::Clone(_),
-                    ..
-                }
-            )
-        };
-        if matches!(on, Cluster::Provider(_)) && written.process.is_some_and(is_of_clone) {
+        if matches!(on, Cluster::Provider(_)) && written.process.is_some_and(ProcessName::is_of_clone) {
             self.touched.insert((on, change.key.clone()));
             let copy = marks::copy_on_provider(object);
             self.touched_sources.extend(copy.map(|copy| copy.source.to_owned()));

@@ -105,6 +105,10 @@ impl Sources {
     /// Notes that a cluster went back in time: sources that it has not any more are lost, unless they had ended before.
     pub(super) fn rewound(&mut self, clusters: &impl Clusters, on: Cluster) {
         let objects = clusters.objects(on);
+        // A deletion that the restore took back is no evidence any more.
+        for (_, object) in objects.iter().filter(|(_, object)| !marks::is_deleting(object)) {
+            self.ends.remove(&(on, marks::uid(object).to_owned()));
+        }
         let now: BTreeMap<_, _> = objects
             .into_iter()
             .map(|(key, object)| ((on, marks::uid(&object).to_owned()), key))
@@ -123,11 +127,15 @@ impl Sources {
         self.live.extend(now);
     }
 
-    /// Whether a user ended the source on the consumer or on its clone.
+    /// Whether a user ended the source on the consumer. A deletion on its clone says nothing about the source on the consumer.
     pub(super) fn was_ended_by_user(&self, consumer: u8, uid: &str) -> bool {
-        [Cluster::Consumer(consumer), Cluster::Clone(consumer)]
-            .into_iter()
-            .any(|on| self.ends.get(&(on, uid.to_owned())) == Some(&SourceEnd::ByUser))
+        self.end(consumer, uid) == Some(SourceEnd::ByUser)
+    }
+
+    /// Whether a user deleted a namespace of this name on the consumer.
+    pub(super) fn has_user_deleted_namespace(&self, consumer: u8, name: &str) -> bool {
+        let namespace = (Cluster::Consumer(consumer), name.to_owned());
+        self.namespaces.contains(&namespace)
     }
 
     /// How the source ended on the consumer; `None` if it exists there, or was never seen.

@@ -5,10 +5,20 @@ use std::collections::BTreeMap;
 use super::{Account, Clusters, Invariant, Seen, Violation, contracts::Contracts, marks, rewinds::Rewinds};
 use crate::{faults::ProcessName, topology::Cluster, users::Circumstance};
 
-/// The newest state of each source that reached a provider, and when its request was sent.
+/// The state of each source that reached a provider last.
 #[derive(Debug, Default)]
 pub(super) struct Specs {
-    newest: BTreeMap<(Cluster, String), (u64, u64)>,
+    newest: BTreeMap<(Cluster, String), SpecState>,
+}
+
+/// A state of a source in its copy.
+#[derive(Clone, Copy, Debug, Default)]
+struct SpecState {
+    serial: u64,
+    /// When the request was sent, in milliseconds.
+    sent: u64,
+    /// The process that sent the request, and how often it had been started.
+    writer: Option<(ProcessName, u32)>,
 }
 
 impl Specs {
@@ -29,15 +39,17 @@ impl Specs {
             .newest
             .entry((seen.written.on, copy.source.to_owned()))
             .or_default();
-        let (before, before_sent) = std::mem::replace(newest, (serial, seen.written.sent));
-        if serial >= before {
+        let (sent, incarnation) = (seen.written.sent, seen.written.incarnation);
+        let writer = seen.written.process.map(|process| (process, incarnation));
+        let before = std::mem::replace(newest, SpecState { serial, sent, writer });
+        if serial >= before.serial {
             return None;
         }
         let provider = seen.provider();
         let consumer = contracts.consumer(seen.clusters, provider?, copy.contract);
-        let message = format!("state {serial} of its source replaced state {before}");
+        let message = format!("state {serial} of its source replaced state {}", before.serial);
         let mut violation = seen.violation(Invariant::SpecRewound, (consumer, provider), &message);
-        if seen.written.sent < before_sent {
+        if sent < before.sent && (seen.written.is_disturbed || writer != before.writer) {
             violation.circumstances.insert(Circumstance::RequestOvertaken);
         }
         let (on, key) = (seen.written.on, &seen.written.change.key);
@@ -46,20 +58,24 @@ impl Specs {
         violation
             .circumstances
             .extend(of_source.into_iter().flatten().chain(of_copy));
-        if matches!(
-            seen.written.process,
-            Some(ProcessName::Konnector {
-                of: Cluster::Clone(_),
-                ..
-            })
-        ) {
+        if seen.is_by_clone() {
             violation.circumstances.insert(Circumstance::WriterIsClone);
         }
         Some(violation)
     }
 
-    /// Forgets what a provider had, since it went back in time.
-    pub(super) fn forget(&mut self, provider: Cluster) {
+    /// Takes what a provider has now for the newest, since it went back in time.
+    pub(super) fn rewound(&mut self, clusters: &impl Clusters, provider: Cluster) {
         self.newest.retain(|(on, _), _| *on != provider);
+        for (_, object) in clusters.objects(provider) {
+            let copy = marks::copy_on_provider(&object).filter(|copy| !copy.claimed);
+            if let (Some(copy), Some(serial)) = (copy, marks::serial(&object)) {
+                let state = SpecState {
+                    serial,
+                    ..SpecState::default()
+                };
+                self.newest.insert((provider, copy.source.to_owned()), state);
+            }
+        }
     }
 }

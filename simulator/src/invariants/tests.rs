@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    topology::{Topology, group},
+    topology::{Claim, ClaimedResource, Owner, Selection, Topology, group},
     users::{Said, Word},
 };
 
@@ -58,6 +58,19 @@ impl World {
 
     fn write(&mut self, on: Cluster, by: Actor, process: Option<ProcessName>, key: &ObjectKey, after: Option<Value>) {
         self.now += 1_000;
+        self.write_sent(on, by, process, key, after, (self.now, false));
+    }
+
+    /// Writes with a request that was sent at a time; `sent` has this time, and whether the network disturbed the request.
+    fn write_sent(
+        &mut self,
+        on: Cluster,
+        by: Actor,
+        process: Option<ProcessName>,
+        key: &ObjectKey,
+        after: Option<Value>,
+        (sent, is_disturbed): (u64, bool),
+    ) {
         let after = after.map(Arc::new);
         let objects = self.objects.entry(on).or_default();
         let before = match &after {
@@ -78,7 +91,8 @@ impl World {
             change: &change,
             process,
             incarnation: 1,
-            sent: self.now,
+            sent,
+            is_disturbed,
         };
         self.invariants.written(&self.ledger, &self.objects, &written);
     }
@@ -105,6 +119,22 @@ impl World {
     fn synced(&mut self) {
         self.user(ON_CONSUMER, &source_key(), Some(source(3)));
         self.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(3)));
+    }
+
+    /// A binding with its CRD, and its export.
+    fn in_use(&mut self) {
+        let definition = ObjectKey::new(
+            "apiextensions.k8s.io",
+            "customresourcedefinitions",
+            "",
+            &definition_name(1),
+        );
+        let binding = ObjectKey::new("kube-bind.io", "apiservicebindings", "", "widgets-1");
+        let export = ObjectKey::new("kube-bind.io", "apiserviceexports", CONTRACT, "widgets-1");
+        let object = |uid: &str| Some(json!({"metadata": {"uid": uid, "name": "widgets-1"}, "spec": {}}));
+        self.user(ON_CONSUMER, &definition, object("d"));
+        self.user(ON_CONSUMER, &binding, object("b"));
+        self.user(ON_PROVIDER, &export, object("e"));
     }
 
     #[track_caller]
@@ -150,13 +180,24 @@ fn copy(serial: u64) -> Value {
     }}, "spec": {"serial": serial}})
 }
 
-/// A consent to deletions that was given while these sources existed.
-fn consent(spared: &[&str]) -> Said {
+/// An object that the operator put into a provider namespace.
+fn operators_own() -> Value {
+    let labels = json!({"example.dev/operators-own": "true"});
+    json!({"metadata": {"uid": "k", "namespace": "kube-bind-c1-team-1", "labels": labels}})
+}
+
+/// An object with the konnector's finalizer.
+fn held(mut object: Value) -> Value {
+    object["metadata"]["finalizers"] = json!([bindery_api::finalizers::SYNCER]);
+    object
+}
+
+/// A consent to deletions that was given while these sources were missing.
+fn consent(missing: &[&str]) -> Said {
     Said {
         word: Word::ConsentDeletions,
         binding: String::new(),
-        only: None,
-        spared: spared.iter().map(|uid| (*uid).to_owned()).collect(),
+        only: Some(missing.iter().map(|uid| (*uid).to_owned()).collect()),
     }
 }
 
@@ -216,15 +257,49 @@ fn a_lost_source_is_no_evidence() {
     world.synced();
     world.objects.get_mut(&ON_CONSUMER).unwrap().clear();
     world.invariants.rewound(&world.objects, ON_CONSUMER);
-    world.ledger.say(RELATION, consent(&[]));
+    world.ledger.say(RELATION, consent(&["s"]));
     world.product(BINDER, ON_PROVIDER, &copy_key(), None);
     world.check(&[]);
-    // The consent is not about sources that are lost later.
+    // The consent is not about sources that are made or lost later.
     let mut world = World::new();
     world.synced();
-    world.ledger.say(RELATION, consent(&["s"]));
+    world.ledger.say(RELATION, consent(&["t"]));
     world.objects.get_mut(&ON_CONSUMER).unwrap().clear();
     world.invariants.rewound(&world.objects, ON_CONSUMER);
+    world.product(BINDER, ON_PROVIDER, &copy_key(), None);
+    world.check(&[Invariant::CopyEndedWithoutEvidence]);
+}
+
+#[test]
+fn a_deletion_that_a_restore_took_back_is_no_evidence() {
+    let mut world = World::new();
+    world.synced();
+    world.user(ON_CONSUMER, &source_key(), deleting(source(3)));
+    let objects = world.objects.get_mut(&ON_CONSUMER).unwrap();
+    objects.insert(source_key(), Arc::new(source(3)));
+    world.invariants.rewound(&world.objects, ON_CONSUMER);
+    world.product(BINDER, ON_PROVIDER, &copy_key(), None);
+    let found = world.check(&[Invariant::CopyEndedWithoutEvidence]);
+    assert!(found.circumstances.contains(&Circumstance::SourceRevived), "{found}");
+    // Where the user deletes it again, there is evidence.
+    let mut world = World::new();
+    world.synced();
+    world.user(ON_CONSUMER, &source_key(), deleting(source(3)));
+    let objects = world.objects.get_mut(&ON_CONSUMER).unwrap();
+    objects.insert(source_key(), Arc::new(source(3)));
+    world.invariants.rewound(&world.objects, ON_CONSUMER);
+    world.user(ON_CONSUMER, &source_key(), deleting(source(3)));
+    world.product(BINDER, ON_PROVIDER, &copy_key(), None);
+    world.check(&[]);
+}
+
+#[test]
+fn a_deletion_on_the_clone_is_no_evidence() {
+    let mut world = World::new();
+    world.synced();
+    let clone = Cluster::Clone(1);
+    world.user(clone, &source_key(), Some(source(3)));
+    world.user(clone, &source_key(), deleting(source(3)));
     world.product(BINDER, ON_PROVIDER, &copy_key(), None);
     world.check(&[Invariant::CopyEndedWithoutEvidence]);
 }
@@ -265,6 +340,22 @@ fn the_konnector_deletes_nothing_of_the_users() {
 }
 
 #[test]
+fn the_konnector_overwrites_nothing_of_the_users() {
+    let secret = |namespace: &str| ObjectKey::new("", "secrets", namespace, "mine");
+    let object = |data: &str| Some(json!({"metadata": {"uid": "1"}, "data": {"value": data}}));
+    let mut world = World::new();
+    world.user(ON_CONSUMER, &secret("team-1"), object("a"));
+    world.product(KONNECTOR, ON_CONSUMER, &secret("team-1"), object("a"));
+    world.user(ON_CONSUMER, &secret("team-1"), object("b"));
+    // The konnector renews the credentials in its own namespace.
+    world.user(ON_CONSUMER, &secret("kube-bind"), object("a"));
+    world.product(KONNECTOR, ON_CONSUMER, &secret("kube-bind"), object("b"));
+    world.check(&[]);
+    world.product(KONNECTOR, ON_CONSUMER, &secret("team-1"), object("c"));
+    world.check(&[Invariant::ConsumerObjectOverwritten]);
+}
+
+#[test]
 fn an_older_state_never_replaces_a_newer_one() {
     let mut world = World::new();
     world.synced();
@@ -273,12 +364,50 @@ fn an_older_state_never_replaces_a_newer_one() {
     world.check(&[]);
     world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(4)));
     world.check(&[Invariant::SpecRewound]);
-    // After the provider itself went back in time, what it had counts no more.
+    // After the provider itself went back in time, only what it has now counts.
     let mut world = World::new();
     world.synced();
+    world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(5)));
+    let objects = world.objects.get_mut(&ON_PROVIDER).unwrap();
+    objects.insert(copy_key(), Arc::new(copy(3)));
     world.invariants.rewound(&world.objects, ON_PROVIDER);
-    world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(2)));
+    world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(4)));
     world.check(&[]);
+    world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(2)));
+    world.check(&[Invariant::SpecRewound]);
+}
+
+#[test]
+fn only_a_disturbed_request_is_overtaken() {
+    let overtaken = |is_disturbed: bool, process: ProcessName| -> bool {
+        let mut world = World::new();
+        world.synced();
+        world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(5)));
+        let (by, sent) = (Actor::User(BINDER.to_owned()), (world.now - 10, is_disturbed));
+        world.write_sent(ON_PROVIDER, by, Some(process), &copy_key(), Some(copy(4)), sent);
+        let found = world.check(&[Invariant::SpecRewound]);
+        found.circumstances.contains(&Circumstance::RequestOvertaken)
+    };
+    assert!(overtaken(true, konnector(ON_CONSUMER, 1)));
+    assert!(!overtaken(false, konnector(ON_CONSUMER, 1)));
+    assert!(overtaken(false, konnector(ON_CONSUMER, 2)));
+}
+
+#[test]
+fn only_its_binding_lets_a_copy_change_its_source() {
+    let accepting = |provider: u8| {
+        let binding = ObjectKey::new("kube-bind.io", "apiservicebindings", "", &offer_name(provider));
+        let mut world = World::new();
+        world.synced();
+        let object = json!({"metadata": {"uid": "b", "annotations": {"kube-bind.io/accept-provider-change": "any"}}});
+        world.user(ON_CONSUMER, &binding, Some(object));
+        let mut other = copy(3);
+        other["metadata"]["annotations"]["kube-bind.io/consumer-uid"] = json!("t");
+        world.product(BINDER, ON_PROVIDER, &copy_key(), Some(other));
+        world
+    };
+    accepting(1).check(&[]);
+    accepting(2).check(&[Invariant::CopyOverwritten]);
 }
 
 #[test]
@@ -295,6 +424,75 @@ fn a_contract_writes_only_what_is_its_own() {
     let key = ObjectKey::new("", "secrets", "kube-bind-c2-team-1", "any");
     world.product(BINDER, ON_PROVIDER, &key, Some(json!({"metadata": {"uid": "y"}})));
     world.check(&[Invariant::WriteAcrossContracts]);
+    // Its own mark does not make an object its own in the namespace of another contract.
+    let mut world = World::new();
+    let object = json!({"metadata": {"uid": "x", "labels": {"kube-bind.io/contract": "kube-bind-c2"}}});
+    world.product(SERVER, ON_PROVIDER, &namespace, Some(object));
+    world.product(BINDER, ON_PROVIDER, &key, Some(copy(3)));
+    world.check(&[Invariant::WriteAcrossContracts]);
+}
+
+#[test]
+fn a_contract_creates_nothing_for_another_contract() {
+    let other = "system:serviceaccount:kube-bind-c2:kube-binder";
+    let mut world = World::new();
+    world.product(other, ON_PROVIDER, &copy_key(), Some(copy(3)));
+    world.check(&[Invariant::WriteAcrossContracts]);
+    let mut world = World::new();
+    world.synced();
+    let key = ObjectKey::new(&group(1), "widgets", "", "kube-bind-c1-object-1");
+    world.product(other, ON_PROVIDER, &key, Some(json!({"metadata": {"uid": "y"}})));
+    world.check(&[Invariant::WriteAcrossContracts]);
+}
+
+#[test]
+fn a_contract_does_not_take_copies_of_another_on_the_consumer() {
+    let key = ObjectKey::new("", "secrets", "team-1", "given");
+    let object = |contract: &str| {
+        Some(json!({"metadata": {"uid": "g", "annotations": {"kube-bind.io/provider-uid": "p"},
+            "labels": {"kube-bind.io/owner": "provider", "kube-bind.io/contract-uid": contract}}}))
+    };
+    // `n` is the UID of the contract's namespace; its contract is known after its first write.
+    let mut world = World::new();
+    world.synced();
+    world.product(KONNECTOR, ON_CONSUMER, &key, object("n"));
+    world.product(KONNECTOR, ON_CONSUMER, &key, object("n"));
+    world.check(&[]);
+    world.product(KONNECTOR, ON_CONSUMER, &key, object("other"));
+    world.check(&[Invariant::WriteAcrossContracts]);
+    // A contract that has ended may be replaced.
+    let mut world = World::new();
+    world.synced();
+    world.product(KONNECTOR, ON_CONSUMER, &key, object("ended"));
+    world.product(KONNECTOR, ON_CONSUMER, &key, object("n"));
+    world.check(&[]);
+}
+
+#[test]
+fn a_source_is_held_until_its_copy_is_gone() {
+    // Whether the provider was restored, and whether that brought the copy back, which had ended.
+    let is_early = |is_restored: bool, is_revived: bool| {
+        let mut world = World::new();
+        world.in_use();
+        world.user(ON_CONSUMER, &source_key(), Some(held(source(3))));
+        world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(3)));
+        if is_revived {
+            world.user(ON_PROVIDER, &copy_key(), None);
+            let objects = world.objects.get_mut(&ON_PROVIDER).unwrap();
+            objects.insert(copy_key(), Arc::new(copy(3)));
+        }
+        if is_restored {
+            world.ledger.of_provider(1, Circumstance::ProviderRestoredInPlace);
+            world.invariants.rewound(&world.objects, ON_PROVIDER);
+        }
+        world.product(KONNECTOR, ON_CONSUMER, &source_key(), Some(source(3)));
+        let found = world.invariants.violations().iter();
+        let found: Vec<_> = found.map(|found| found.invariant).collect();
+        found.contains(&Invariant::SourceReleasedEarly)
+    };
+    assert!(is_early(false, false));
+    assert!(is_early(true, false), "the restore did nothing to this copy");
+    assert!(!is_early(true, true), "the konnector may have seen that the copy was gone");
 }
 
 #[test]
@@ -327,6 +525,59 @@ fn a_former_leader_does_not_write() {
 }
 
 #[test]
+fn a_former_leader_writes_no_other_object_either() {
+    let lease = |name: &str| Some(json!({"metadata": {"uid": "l"}, "spec": {"holderIdentity": name}}));
+    let lease_key = ObjectKey::new("coordination.k8s.io", "leases", "kube-bind", "kube-bind");
+    let (first, second) = (Some(konnector(ON_CONSUMER, 1)), Some(konnector(ON_CONSUMER, 2)));
+    let writes = |key: &ObjectKey, before: Option<Value>, after: Option<Value>| {
+        let mut world = World::new();
+        let konnector = || Actor::User(KONNECTOR.to_owned());
+        if before.is_some() {
+            world.user(ON_CONSUMER, key, before);
+        }
+        world.write(ON_CONSUMER, konnector(), first, &lease_key, lease("a"));
+        world.write(ON_CONSUMER, konnector(), second, &lease_key, lease("b"));
+        world.write(ON_CONSUMER, konnector(), first, key, after);
+        world.invariants.has(Invariant::WriteByFormerLeader)
+    };
+    let object = |status: u8| Some(json!({"metadata": {"uid": "x"}, "status": {"at": status}}));
+    let binding = ObjectKey::new("kube-bind.io", "apiservicebindings", "", "widgets-1");
+    assert!(writes(&binding, object(1), object(2)));
+    assert!(writes(&binding, object(1), None));
+    let event = ObjectKey::new("", "events", "kube-bind", "e");
+    assert!(!writes(&event, None, object(1)));
+    let heartbeat = ObjectKey::new("kube-bind.io", "clusterbindings", CONTRACT, "cluster");
+    assert!(!writes(&heartbeat, object(1), object(2)));
+    let own = ObjectKey::new(
+        "apiextensions.k8s.io",
+        "customresourcedefinitions",
+        "",
+        "apiservicebindings.kube-bind.io",
+    );
+    assert!(!writes(&own, None, object(1)));
+}
+
+#[test]
+fn a_former_leader_of_servers_does_not_write_as_a_controller() {
+    let lease = |name: &str| Some(json!({"metadata": {"uid": "l"}, "spec": {"holderIdentity": name}}));
+    let lease_key = ObjectKey::new("coordination.k8s.io", "leases", "kube-bind", "bindery-server");
+    let server = |replica| Some(ProcessName::Server { provider: 1, replica });
+    let writes = |resource: &str, group: &str| {
+        let mut world = World::new();
+        let by = || Actor::User(SERVER.to_owned());
+        world.write(ON_PROVIDER, by(), server(1), &lease_key, lease("a"));
+        world.write(ON_PROVIDER, by(), server(2), &lease_key, lease("b"));
+        let key = ObjectKey::new(group, resource, CONTRACT, "any");
+        let object = Some(json!({"metadata": {"uid": "x"}}));
+        world.write(ON_PROVIDER, by(), server(1), &key, object);
+        world.invariants.has(Invariant::WriteByFormerLeader)
+    };
+    assert!(writes("roles", "rbac.authorization.k8s.io"));
+    assert!(writes("apiservicenamespaces", "kube-bind.io"));
+    assert!(!writes("bindableresourcesrequests", "kube-bind.io"), "each replica answers calls");
+}
+
+#[test]
 fn the_konnector_of_a_clone_does_not_write() {
     let mut world = World::new();
     world.synced();
@@ -349,20 +600,31 @@ fn the_operators_own_objects_stay() {
         ObjectKey::new("", "namespaces", "", "kube-bind-c1-team-1"),
         ObjectKey::new("", "configmaps", "kube-bind-c1-team-1", "keep"),
     );
-    let namespace = json!({"metadata": {"uid": "p"}});
-    let object = json!({"metadata": {"uid": "k", "namespace": "kube-bind-c1-team-1", "labels": {"example.dev/operators-own": "true"}}});
+    let namespace = json!({"metadata": {"uid": "p", "labels": {"kube-bind.io/contract": CONTRACT}}});
+    let object = operators_own();
     world.product(SERVER, ON_PROVIDER, &place, Some(namespace.clone()));
     world.user(ON_PROVIDER, &key, Some(object.clone()));
     world.product(SERVER, ON_PROVIDER, &place, deleting(namespace.clone()));
     world.control_plane(ON_PROVIDER, &key, None);
-    world.check(&[Invariant::OperatorObjectDeleted]);
+    let found = world.check(&[Invariant::OperatorObjectDeleted]);
+    assert!(found.circumstances.contains(&Circumstance::ObjectsBeside), "{found}");
     // Where the operator deletes the namespace, the objects go with it.
     let mut world = World::new();
     world.product(SERVER, ON_PROVIDER, &place, Some(namespace.clone()));
     world.user(ON_PROVIDER, &key, Some(object));
-    world.user(ON_PROVIDER, &place, deleting(namespace));
+    world.user(ON_PROVIDER, &place, deleting(namespace.clone()));
     world.control_plane(ON_PROVIDER, &key, None);
     world.check(&[]);
+    // While the konnector holds a bound object of the namespace, the product does not give it back.
+    let mut world = World::new();
+    world.in_use();
+    world.product(SERVER, ON_PROVIDER, &place, Some(namespace.clone()));
+    world.user(ON_PROVIDER, &key, Some(operators_own()));
+    world.user(ON_CONSUMER, &source_key(), Some(held(source(3))));
+    world.product(SERVER, ON_PROVIDER, &place, deleting(namespace));
+    world.control_plane(ON_PROVIDER, &key, None);
+    let found = world.check(&[Invariant::OperatorObjectDeleted]);
+    assert!(!found.circumstances.contains(&Circumstance::ObjectsBeside), "{found}");
 }
 
 #[test]
@@ -413,22 +675,135 @@ fn a_binding_without_a_contract_is_not_ready() {
     assert_eq!(found, [Invariant::NotReady]);
 }
 
+/// What is not as it has to be in the end, in words.
+fn differences(world: &mut World, topology: &Topology) -> Vec<String> {
+    let World {
+        invariants,
+        ledger,
+        objects,
+        ..
+    } = world;
+    let found = invariants.differences(topology, ledger, objects, 0);
+    found
+        .into_iter()
+        .map(|found| format!("{}: {}", found.invariant, found.message))
+        .collect()
+}
+
+/// A world with a binding that is ready, and a source with its copy.
+fn ready() -> World {
+    let mut world = World::new();
+    world.in_use();
+    let binding = ObjectKey::new("kube-bind.io", "apiservicebindings", "", "widgets-1");
+    let object = json!({"metadata": {"uid": "b", "name": "widgets-1"}, "spec": {}, "status": {"conditions": [
+        {"type": "Ready", "status": "True"},
+    ]}});
+    world.user(ON_CONSUMER, &binding, Some(object));
+    world.synced();
+    world
+}
+
+/// A pair whose offer claims Secrets with label `claimed=true`.
+fn claiming(owner: Owner) -> Topology {
+    let mut topology = Topology::pair();
+    topology.providers[0].offer.claims = vec![Claim {
+        resource: ClaimedResource::Secrets,
+        selection: Selection::Labelled,
+        owner,
+    }];
+    topology
+}
+
+#[test]
+fn the_deletion_of_an_empty_provider_namespace_ends() {
+    let mut world = ready();
+    let differ = |world: &mut World| differences(world, &Topology::pair());
+    let object = |finalizer: &str| deleting(json!({"metadata": {"uid": "ns", "finalizers": [finalizer]}}));
+    let key = |name: &str| ObjectKey::new("kube-bind.io", "apiservicenamespaces", CONTRACT, name);
+    world.user(ON_PROVIDER, &key("team-1"), object("kube-bind.io/namespace"));
+    assert!(differ(&mut world).is_empty(), "a copy is left in the namespace");
+    world.user(ON_PROVIDER, &key("team-2"), object("example.dev/other"));
+    assert!(differ(&mut world).is_empty());
+    world.user(ON_PROVIDER, &key("team-2"), object("kube-bind.io/namespace"));
+    assert_eq!(differ(&mut world), ["NotConverged: its deletion does not end"]);
+}
+
+#[test]
+fn a_bundle_makes_the_binding_of_its_export() {
+    let mut world = ready();
+    let binding = ObjectKey::new("kube-bind.io", "apiservicebindings", "", "widgets-1");
+    let bundle = ObjectKey::new("kube-bind.io", "apiservicebindingbundles", "", "bundle-1");
+    let object = |message: &str| {
+        json!({"metadata": {"uid": "bundle", "name": "bundle-1"}, "status": {"conditions": [
+            {"type": "Ready", "status": "False", "message": message},
+        ]}})
+    };
+    let found = |world: &mut World| -> Vec<String> {
+        let found = differences(world, &Topology::pair()).into_iter();
+        found.filter(|found| found.starts_with("NotReady")).collect()
+    };
+    world.user(ON_CONSUMER, &bundle, Some(object("why")));
+    assert!(found(&mut world).is_empty());
+    world.user(ON_CONSUMER, &binding, None);
+    assert_eq!(found(&mut world), ["NotReady: it has no binding for its export"]);
+    world.user(ON_CONSUMER, &bundle, Some(object("set kube-bind.io/accept-provider-change")));
+    assert!(found(&mut world).is_empty(), "it waits for its user");
+    world.user(ON_CONSUMER, &bundle, deleting(object("why")));
+    assert_eq!(found(&mut world), ["NotReady: it is being deleted, and does not end"]);
+}
+
+#[test]
+fn copies_of_the_consumers_objects_that_are_claimed_no_more_go() {
+    let (mut world, topology) = (ready(), claiming(Owner::Consumer));
+    let key = ObjectKey::new("", "secrets", "team-1", "object-2");
+    let place = ObjectKey::new("", "secrets", "kube-bind-c1-team-1", "object-2");
+    let object = |claimed: &str| {
+        let labels = json!({"claimed": claimed});
+        Some(json!({"metadata": {"uid": "x", "labels": labels}, "data": {"a": "b"}}))
+    };
+    let copy = json!({"metadata": {"uid": "y", "labels": {"kube-bind.io/owner": "consumer"}, "annotations": {
+        "kube-bind.io/cluster-namespace": CONTRACT, "kube-bind.io/consumer-uid": "x",
+    }}, "data": {"a": "b"}});
+    world.user(ON_CONSUMER, &key, object("true"));
+    world.product(BINDER, ON_PROVIDER, &place, Some(copy));
+    assert!(differences(&mut world, &topology).is_empty());
+    world.user(ON_CONSUMER, &key, object("false"));
+    let expect = ["NotConverged: it is claimed no more, and its copy is left"];
+    assert_eq!(differences(&mut world, &topology), expect);
+    world.product(BINDER, ON_PROVIDER, &place, None);
+    assert!(differences(&mut world, &topology).is_empty());
+}
+
+#[test]
+fn copies_of_the_providers_objects_that_are_claimed_no_more_go() {
+    let (mut world, topology) = (ready(), claiming(Owner::Provider));
+    let key = ObjectKey::new("", "secrets", "kube-bind-c1-team-1", "object-2");
+    let place = ObjectKey::new("", "secrets", "team-1", "object-2");
+    let object = |claimed: &str| {
+        let labels = json!({"claimed": claimed});
+        Some(json!({"metadata": {"uid": "x", "labels": labels}, "data": {"a": "b"}}))
+    };
+    // `n` is the UID of the contract's namespace.
+    let copy = json!({"metadata": {"uid": "y", "annotations": {"kube-bind.io/provider-uid": "x"},
+        "labels": {"kube-bind.io/owner": "provider", "kube-bind.io/contract-uid": "n"}}, "data": {"a": "b"}});
+    world.user(ON_PROVIDER, &key, object("true"));
+    world.product(KONNECTOR, ON_CONSUMER, &place, Some(copy));
+    assert!(differences(&mut world, &topology).is_empty());
+    world.user(ON_PROVIDER, &key, object("false"));
+    let expect = ["NotConverged: its source is claimed no more, and it is left"];
+    assert_eq!(differences(&mut world, &topology), expect);
+    world.user(ON_PROVIDER, &key, None);
+    let expect = ["NotConverged: its claimed source on the provider is gone, and it is left"];
+    assert_eq!(differences(&mut world, &topology), expect);
+    // A provider that went back in time withdraws nothing.
+    world.ledger.of_provider(1, Circumstance::ProviderRestoredInPlace);
+    assert!(differences(&mut world, &topology).is_empty());
+}
+
 #[test]
 fn what_converged_has_no_differences() {
     let mut world = World::new();
-    let differ = |world: &mut World| -> Vec<String> {
-        let World {
-            invariants,
-            ledger,
-            objects,
-            ..
-        } = world;
-        let found = invariants.differences(&Topology::pair(), ledger, objects, 0);
-        found
-            .into_iter()
-            .map(|found| format!("{}: {}", found.invariant, found.message))
-            .collect()
-    };
+    let differ = |world: &mut World| differences(world, &Topology::pair());
     world.synced();
     assert!(differ(&mut world).is_empty(), "nothing is bound");
     let binding = ObjectKey::new("kube-bind.io", "apiservicebindings", "", "widgets-1");
@@ -446,6 +821,20 @@ fn what_converged_has_no_differences() {
         differ(&mut world),
         ["NotConverged: its state is Some(4), that of its copy Some(3)"]
     );
+    // The operator may add a field. All else is that of the source.
+    let mut other = copy(4);
+    other["spec"]["extra"] = json!("operator");
+    world.user(ON_PROVIDER, &copy_key(), Some(other.clone()));
+    assert!(differ(&mut world).is_empty());
+    other["spec"]["note"] = json!("of an earlier state");
+    world.user(ON_PROVIDER, &copy_key(), Some(other));
+    let found = differ(&mut world);
+    assert!(found[0].starts_with("NotConverged: its spec is "), "{found:?}");
+    world.user(ON_PROVIDER, &copy_key(), Some(copy(4)));
+    let second = ObjectKey::new(&group(1), "widgets", "kube-bind-c1-team-1", "object-2");
+    world.user(ON_PROVIDER, &second, Some(copy(4)));
+    assert_eq!(differ(&mut world), ["NotConverged: it is a second copy of its source"]);
+    world.user(ON_PROVIDER, &second, None);
     world.user(ON_CONSUMER, &source_key(), None);
     assert_eq!(
         differ(&mut world),

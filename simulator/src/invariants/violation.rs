@@ -13,7 +13,7 @@ pub enum Invariant {
     CopyEndedWithoutEvidence,
     /// An older state of a source replaced a newer one in its copy.
     SpecRewound,
-    /// A konnector wrote that sent the request after another one had taken its Lease.
+    /// A konnector or a server wrote what only the leader may write, and sent the request after another one had taken the Lease.
     WriteByFormerLeader,
     /// A konnector of a restored second cluster wrote to a provider while the first one lives.
     WriteByClone,
@@ -21,6 +21,8 @@ pub enum Invariant {
     WriteAcrossContracts,
     /// The konnector deleted an object on the consumer that it had not made.
     ConsumerObjectDeleted,
+    /// The konnector changed the data of a Secret or ConfigMap on the consumer that it had not made.
+    ConsumerObjectOverwritten,
     /// An object that the operator made ended with a provider namespace that the operator did not delete.
     OperatorObjectDeleted,
     /// A copy became that of another source, and the user had not consented to a change of clusters.

@@ -36,15 +36,36 @@ pub struct Entry {
     pub found_by: String,
     /// The command that shows it.
     pub command: String,
-    /// The invariants that are violated by it.
+    /// The violations that this finding explains: each is a pair of invariants and circumstances.
+    pub explains: Vec<Explanation>,
+    /// Whether it is mended.
+    pub state: State,
+}
+
+/// Violations that a finding explains. A violation is among them if it is of one of the invariants, has all circumstances of
+/// `when`, and none of `unless`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Explanation {
+    /// The invariants that are violated.
     pub violates: BTreeSet<Invariant>,
-    /// Circumstances of which a violation has at least one set completely, so that this finding explains it.
-    pub explains: Vec<BTreeSet<Circumstance>>,
+    /// Circumstances that such a violation has.
+    pub when: BTreeSet<Circumstance>,
     /// Circumstances in which a violation is something else.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub unless: BTreeSet<Circumstance>,
-    /// Whether it is mended.
-    pub state: State,
+    /// What shows a violation of each of the invariants.
+    pub shown_by: ShownBy,
+}
+
+/// What shows a violation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ShownBy {
+    /// The scenario of the finding. A test asserts it while the finding is open.
+    Scenario,
+    /// Random seeds.
+    Seeds,
 }
 
 /// All findings.
@@ -65,7 +86,7 @@ impl TrackRecord {
         self.findings.iter().find(|entry| entry.id == id)
     }
 
-    /// The open finding that explains a violation: one with its invariant, in its circumstances.
+    /// The open finding that explains a violation; the first one if several do.
     pub fn explains(&self, violation: &Violation) -> Option<&Entry> {
         self.findings
             .iter()
@@ -74,11 +95,17 @@ impl TrackRecord {
 }
 
 impl Entry {
-    /// Whether a violation shows this finding: one of its invariants is violated, in its circumstances.
+    /// Whether a violation shows this finding: one of its explanations covers the violation.
     pub fn is_shown_by(&self, violation: &Violation) -> bool {
-        let is_so = |needed: &BTreeSet<Circumstance>| needed.is_subset(&violation.circumstances);
+        self.explains.iter().any(|explanation| explanation.covers(violation))
+    }
+}
+
+impl Explanation {
+    /// Whether a violation is among those that this explains.
+    pub fn covers(&self, violation: &Violation) -> bool {
         self.violates.contains(&violation.invariant)
-            && self.explains.iter().any(is_so)
+            && self.when.is_subset(&violation.circumstances)
             && self.unless.is_disjoint(&violation.circumstances)
     }
 }

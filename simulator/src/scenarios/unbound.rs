@@ -4,7 +4,7 @@ use super::{CONSUMER, RELATION, object, with_objects};
 use crate::{
     faults::{Fault, ProcessName, RevisionsAfter},
     history::History,
-    topology::{BoundBy, Cluster},
+    topology::{BoundBy, Cluster, DeletionPolicy},
     users::{Action, Consent, Ending, Propagation},
 };
 
@@ -16,6 +16,18 @@ pub(super) fn a_foreground_delete_of_the_binding() -> History {
         propagation: Propagation::Foreground,
     };
     with_objects(3).user(20_000, end)
+}
+
+/// A user deletes the CRD of a binding with deletionPolicy Orphan: the objects of the CRD end with it, and their copies too.
+pub(super) fn a_deleted_crd_of_a_binding_that_keeps_copies() -> History {
+    let end = Action::End {
+        relation: RELATION,
+        what: Ending::Definition,
+        propagation: Propagation::Background,
+    };
+    let mut history = with_objects(3).user(20_000, end);
+    history.topology.consumers[0].bindings[0].policy = DeletionPolicy::Orphan;
+    history
 }
 
 /// A deletion of the binding that orphans its dependents, which are the CRD and by that the objects. The binding then asks for force.
@@ -43,6 +55,7 @@ pub(super) fn objects_that_come_with_an_unbind() -> History {
 }
 
 /// The provider is restored while an unbind deletes, and the konnector starts anew: what the restore brought back is deleted again.
+/// Until then the provider does not delete the export, and the binding waits.
 pub(super) fn a_restored_provider_while_unbinding() -> History {
     let of = Cluster::Provider(1);
     let process = ProcessName::Konnector {

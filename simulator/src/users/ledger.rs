@@ -1,6 +1,9 @@
 //! The record of what users said and of what was done to the clusters, by which the invariants judge writes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use bindery_simulator_apiserver::ObjectKey;
 use serde::{Deserialize, Serialize};
@@ -33,11 +36,12 @@ pub enum Circumstance {
     ProviderLostObjects,
     /// A user forced the end of a namespace.
     NamespaceForced,
-    /// The operator put an object of their own beside copies.
+    /// The operator had put an object of their own into a provider namespace that the product gives back: the use of the API ends,
+    /// a user deleted the consumer's namespace, or no bound object is left in it.
     ObjectsBeside,
-    /// A leader stood still.
+    /// The writer had stood still for longer than its Lease lasts, and sent the request right after that.
     LeaderFrozen,
-    /// A watch of one namespace or resource failed while others worked.
+    /// A watch of one namespace or resource may have failed in the last minute while others worked.
     WatchFailed,
     /// The writer is a konnector of the restored second cluster.
     WriterIsClone,
@@ -63,18 +67,19 @@ pub enum Circumstance {
     CopyOfClone,
     /// The binding, or the CRD on the consumer, is being deleted or is gone.
     BindingEnds,
-    /// A user deleted the binding with propagation policy Orphan.
+    /// A user deleted the binding with propagation policy Orphan, and no other binding was made after it.
     BindingOrphaned,
     /// So many sources are lost that the deletion guard has to ask the user.
     LossBeyondGuard,
-    /// The request was sent before another one that arrived earlier.
+    /// The request was sent before another one that arrived earlier: the network had disturbed the request, or another process
+    /// sent the other one.
     RequestOvertaken,
     /// A restore put revisions far ahead, or the konnector started anew after it, so that its memory does not tell that the
     /// cluster went back in time.
     RewindUnseen,
 }
 
-/// What a user's deletion meant for a source.
+/// What a user said about objects and copies, by a deletion or by a consent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Word {
     /// The user wants copies deleted with the binding, and ended the binding.
@@ -87,17 +92,15 @@ pub enum Word {
     ConsentUnbind,
 }
 
-/// What a user said at some time, and what it is about.
+/// One statement of a user, and the binding and the sources that it is about.
 #[derive(Clone, Debug)]
 pub struct Said {
     /// What the user said.
     pub word: Word,
     /// UID of the binding that it is about. Nothing that comes after another binding was made is covered.
     pub binding: String,
-    /// UIDs of the only sources that are covered; `None` if all are but those that are spared.
+    /// UIDs of the only sources that are covered; `None` if all are.
     pub only: Option<BTreeSet<String>>,
-    /// UIDs of sources that the word is not about.
-    pub spared: BTreeSet<String>,
 }
 
 /// Everything that the invariants need to know of users and faults.
@@ -105,10 +108,27 @@ pub struct Said {
 pub struct Ledger {
     words: BTreeMap<Relation, Vec<Said>>,
     facts: BTreeMap<Circumstance, BTreeSet<Scope>>,
-    frozen: BTreeSet<ProcessName>,
+    began: Duration,
+    frozen: BTreeMap<ProcessName, Vec<Span>>,
+    /// When watches of consumers failed.
+    failed_watches: BTreeMap<u8, Vec<Span>>,
+    /// UIDs of bindings that a user deleted with propagation policy Orphan.
+    orphaned: BTreeMap<Relation, BTreeSet<String>>,
     overwritten: BTreeSet<(u8, ObjectKey)>,
     serial: u64,
 }
+
+/// A time from its start to its end, in milliseconds since the history began.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    from: u64,
+    until: u64,
+}
+
+/// A leader that stood still sends what it had begun within this time, in milliseconds.
+const AFTER_THAW: u64 = 1_000;
+/// The effect of a failed watch lasts for this time, in milliseconds.
+const AFTER_FAILED_WATCH: u64 = 60_000;
 
 /// Whom a circumstance concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -132,6 +152,13 @@ impl Ledger {
         self.words.entry(relation).or_default().push(said);
     }
 
+    /// Notes that the binding of this UID exists. What users said of former ones is over.
+    pub fn bound(&mut self, relation: Relation, binding: &str) {
+        if let Some(words) = self.words.get_mut(&relation) {
+            words.retain(|said| said.binding == binding);
+        }
+    }
+
     /// Whether a user said that the copy of this source may go. `binding` is the UID of the binding that there is now.
     pub fn allows_end_of_copy(&self, relation: Relation, source: &str, binding: Option<&str>) -> bool {
         self.covers(relation, source, binding, |word| word != Word::OrphanPolicy)
@@ -148,18 +175,59 @@ impl Ledger {
             is_meant(said.word)
                 && binding.is_none_or(|binding| binding == said.binding)
                 && said.only.as_ref().is_none_or(|only| only.contains(source))
-                && !said.spared.contains(source)
         })
     }
 
-    /// Notes that a process stood still for longer than its Lease lasts.
-    pub fn froze(&mut self, process: ProcessName) {
-        self.frozen.insert(process);
+    /// Notes when the history began, in the time of the world.
+    pub fn begin(&mut self, at: Duration) {
+        self.began = at;
     }
 
-    /// Whether a process stood still for longer than its Lease lasts.
-    pub fn was_frozen(&self, process: ProcessName) -> bool {
-        self.frozen.contains(&process)
+    /// Notes that a process stands still from a time of the world for this long, which is longer than its Lease lasts.
+    pub fn froze(&mut self, process: ProcessName, from: Duration, time: Duration) {
+        let span = self.span(from, time);
+        self.frozen.entry(process).or_default().push(span);
+    }
+
+    /// Whether a process that has been running since `started` had stood still for longer than its Lease lasts right before it sent
+    /// a request. Times are in milliseconds since the history began.
+    pub fn has_thawed(&self, process: ProcessName, started: u64, sent: u64) -> bool {
+        let mut frozen = self.frozen.get(&process).into_iter().flatten();
+        frozen.any(|span| span.from >= started && span.until <= sent && sent - span.until < AFTER_THAW)
+    }
+
+    /// Notes that watches of a consumer's konnector may fail from a time of the world for this long.
+    pub fn watches_fail(&mut self, consumer: u8, from: Duration, time: Duration) {
+        let span = self.span(from, time);
+        self.failed_watches.entry(consumer).or_default().push(span);
+    }
+
+    /// Whether watches of a consumer's konnector may have failed within the minute before a time, in milliseconds since the history
+    /// began.
+    pub fn has_failed_watch(&self, consumer: u8, at: u64) -> bool {
+        let mut failed = self.failed_watches.get(&consumer).into_iter().flatten();
+        failed.any(|span| span.from <= at && at <= span.until + AFTER_FAILED_WATCH)
+    }
+
+    fn span(&self, from: Duration, time: Duration) -> Span {
+        let from = from.saturating_sub(self.began);
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        Span {
+            from: millis(from),
+            until: millis(from + time),
+        }
+    }
+
+    /// Notes that a user deleted the binding of this UID with propagation policy Orphan.
+    pub fn orphan(&mut self, relation: Relation, binding: &str) {
+        self.orphaned.entry(relation).or_default().insert(binding.to_owned());
+    }
+
+    /// Whether a user deleted a binding with propagation policy Orphan, and there is no other one now. `binding` is the UID of the
+    /// binding that there is now.
+    pub fn is_orphaned(&self, relation: Relation, binding: Option<&str>) -> bool {
+        let orphaned = self.orphaned.get(&relation);
+        orphaned.is_some_and(|orphaned| binding.is_none_or(|binding| orphaned.contains(binding)))
     }
 
     /// Notes that the operator of a provider overwrote a copy.
@@ -231,6 +299,67 @@ mod tests {
         check(Some(1), Some(1), &[Circumstance::ProviderRestoredInPlace]);
         check(Some(2), Some(2), &[Circumstance::ConsumerRestoredInPlace]);
         check(None, Some(2), &[Circumstance::Unbound]);
+    }
+
+    #[test]
+    fn a_new_binding_is_not_orphaned() {
+        let mut ledger = Ledger::default();
+        let relation = Relation {
+            consumer: 1,
+            provider: 1,
+        };
+        assert!(!ledger.is_orphaned(relation, None));
+        ledger.orphan(relation, "a");
+        assert!(ledger.is_orphaned(relation, None));
+        assert!(ledger.is_orphaned(relation, Some("a")));
+        assert!(!ledger.is_orphaned(relation, Some("b")));
+    }
+
+    #[test]
+    fn a_process_has_thawed_for_a_second() {
+        let process = ProcessName::Konnector {
+            of: crate::topology::Cluster::Consumer(1),
+            replica: 1,
+        };
+        let mut ledger = Ledger::default();
+        ledger.begin(Duration::from_secs(10));
+        ledger.froze(process, Duration::from_secs(30), Duration::from_secs(20));
+        assert!(!ledger.has_thawed(process, 0, 39_999));
+        assert!(ledger.has_thawed(process, 0, 40_000));
+        assert!(ledger.has_thawed(process, 20_000, 40_999));
+        assert!(!ledger.has_thawed(process, 0, 41_000));
+        assert!(!ledger.has_thawed(process, 20_001, 40_000), "it started later");
+    }
+
+    #[test]
+    fn a_failed_watch_counts_for_a_minute() {
+        let mut ledger = Ledger::default();
+        ledger.watches_fail(1, Duration::from_secs(5), Duration::from_secs(10));
+        assert!(!ledger.has_failed_watch(1, 4_000));
+        assert!(ledger.has_failed_watch(1, 75_000));
+        assert!(!ledger.has_failed_watch(1, 76_000));
+        assert!(!ledger.has_failed_watch(2, 6_000));
+    }
+
+    #[test]
+    fn a_new_binding_ends_what_users_said_of_former_ones() {
+        let relation = Relation {
+            consumer: 1,
+            provider: 1,
+        };
+        let said = Said {
+            word: Word::DeletePolicy,
+            binding: "a".to_owned(),
+            only: None,
+        };
+        let mut ledger = Ledger::default();
+        ledger.say(relation, said);
+        ledger.bound(relation, "a");
+        assert!(ledger.allows_end_of_copy(relation, "s", Some("a")));
+        assert!(ledger.allows_end_of_copy(relation, "s", None), "the binding has ended");
+        assert!(!ledger.allows_end_of_copy(relation, "s", Some("b")));
+        ledger.bound(relation, "b");
+        assert!(!ledger.allows_end_of_copy(relation, "s", None));
     }
 
     #[test]

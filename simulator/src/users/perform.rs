@@ -13,7 +13,11 @@ use super::{
     install, namespace_name, object_name,
 };
 use crate::{
-    invariants::{BESIDE, STEADY, convergence::CLAIMED, marks},
+    invariants::{
+        BESIDE, STEADY,
+        convergence::{ADDED, CLAIMED},
+        marks,
+    },
     topology::{BoundBy, Cluster, DeletionPolicy, PLURAL, Selection, Topology, definition_name, group, offer_name},
     world::World,
 };
@@ -62,6 +66,14 @@ impl Users {
         self.pending.retain(|pending| pending.relation != relation);
         if !bind::bind(world, &wanted) {
             self.pending.push(wanted);
+        }
+        self.note_binding(world, relation);
+    }
+
+    /// Tells the ledger which binding there is, if there is one.
+    fn note_binding(&mut self, world: &mut World, relation: Relation) {
+        if let Some(binding) = self.binding(world, relation) {
+            self.ledger.bound(relation, marks::uid(&binding));
         }
     }
 
@@ -145,7 +157,7 @@ impl Users {
                 overwrite,
             } => {
                 let serial = self.ledger.next_serial();
-                let field = if overwrite { "note" } else { "extra" };
+                let field = if overwrite { "note" } else { ADDED };
                 let patch = json!({"spec": {(field): format!("operator-{serial}")}});
                 if let Some((key, mut hands)) = self.copy(world, relation, object) {
                     let group = key.group.clone();
@@ -170,7 +182,7 @@ impl Users {
                 object,
                 delete,
             } => self.provide(world, relation, object, delete),
-            Action::PutBeside { relation, namespace } => self.put_beside(world, relation, namespace),
+            Action::PutBeside { relation, namespace } => Self::put_beside(world, relation, namespace),
             Action::CreateNamespace { on, namespace } => {
                 if let Some(mut hands) = Hands::on(world, on) {
                     hands.create(NAMESPACES, "", &install::namespace(&namespace_name(namespace)));
@@ -195,6 +207,7 @@ impl Users {
                 }
             }
             Action::Unbind { relation, force } => {
+                self.note_binding(world, relation);
                 self.ledger.of_relation(relation, Circumstance::UnboundByCall);
                 bind::unbind(world, relation, force);
             }
@@ -335,11 +348,10 @@ impl Users {
         }
     }
 
-    fn put_beside(&mut self, world: &mut World, relation: Relation, namespace: u8) {
+    fn put_beside(world: &mut World, relation: Relation, namespace: u8) {
         let Some(place) = Self::provider_namespace(world, relation, namespace) else {
             return;
         };
-        self.ledger.of_relation(relation, Circumstance::ObjectsBeside);
         let object = json!({
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": "operators-own", "namespace": place, "labels": {(BESIDE): "true"}},
@@ -354,14 +366,16 @@ impl Users {
     /// about, if it is not about all.
     fn note_end(&mut self, world: &mut World, relation: Relation, only: Option<&BTreeSet<String>>) {
         let Some(binding) = self.binding(world, relation) else {
+            // A bundle may have bound nothing yet.
+            self.ledger.of_relation(relation, Circumstance::Unbound);
             return;
         };
+        self.ledger.bound(relation, marks::uid(&binding));
         let mut say = |word| {
             let said = Said {
                 word,
                 binding: marks::uid(&binding).to_owned(),
                 only: only.cloned(),
-                spared: BTreeSet::new(),
             };
             self.ledger.say(relation, said);
         };
@@ -394,7 +408,8 @@ impl Users {
         let only = (what == Ending::Definition).then(|| sources(world, relation));
         self.note_end(world, relation, only.as_ref());
         if what != Ending::Definition && propagation == Propagation::Orphan {
-            self.ledger.of_relation(relation, Circumstance::BindingOrphaned);
+            let binding = self.binding(world, relation);
+            self.ledger.orphan(relation, binding.as_ref().map_or("", marks::uid));
         }
         if let Some(mut hands) = Hands::on(world, on) {
             hands.delete(resource, ("", &name), propagation);
@@ -442,24 +457,24 @@ impl Users {
         let Some(asked) = asked(&binding).filter(|asked| only.is_none_or(|only| only == *asked)) else {
             return false;
         };
+        self.ledger.bound(relation, marks::uid(&binding));
         let until = world.now() + jiff::SignedDuration::from_hours(1);
-        let mut say = |word, spared| {
+        let mut say = |word, only| {
             let said = Said {
                 word,
                 binding: marks::uid(&binding).to_owned(),
-                only: None,
-                spared,
+                only,
             };
             self.ledger.say(relation, said);
         };
         let (key, value) = match asked {
             Consent::Deletions => {
                 // The user speaks of sources that are missing now.
-                say(Word::ConsentDeletions, sources(world, relation));
+                say(Word::ConsentDeletions, Some(missing(world, relation)));
                 (annotations::ALLOW_DELETIONS, until.to_string())
             }
             Consent::Unbind => {
-                say(Word::ConsentUnbind, BTreeSet::new());
+                say(Word::ConsentUnbind, None);
                 (annotations::ALLOW_UNBIND, until.to_string())
             }
             Consent::ProviderChange => (annotations::ACCEPT_PROVIDER_CHANGE, until.to_string()),
@@ -505,6 +520,21 @@ fn sources(world: &mut World, relation: Relation) -> BTreeSet<String> {
     objects
         .filter(|(key, _)| is_source(key))
         .map(|(_, object)| marks::uid(object).to_owned())
+        .collect()
+}
+
+/// UIDs of the sources of a consumer's copies on a provider that do not exist.
+fn missing(world: &mut World, relation: Relation) -> BTreeSet<String> {
+    let Some(contract) = bind::contract(world, relation.consumer) else {
+        return BTreeSet::new();
+    };
+    let exist = sources(world, relation);
+    let api = world.api(Cluster::Provider(relation.provider));
+    let copies = api.into_iter().flat_map(ApiServer::objects);
+    let copies = copies.filter_map(|(_, object)| marks::copy_on_provider(object));
+    copies
+        .filter(|copy| copy.contract == contract && !exist.contains(copy.source))
+        .map(|copy| copy.source.to_owned())
         .collect()
 }
 

@@ -107,6 +107,7 @@ impl World {
             process,
             incarnation,
             sent,
+            is_disturbed: fate.is_doubled || fate.is_answer_lost || !fate.delay.is_zero(),
         }));
         request.headers_mut().insert(NUMBER, number);
         if fate.is_doubled {

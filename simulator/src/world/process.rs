@@ -32,6 +32,8 @@ pub struct Origin {
     pub incarnation: u32,
     /// When the request was sent, since the world began.
     pub sent: Duration,
+    /// Whether the network delays the request, does it twice or loses its answer.
+    pub is_disturbed: bool,
 }
 
 /// One process, whether it runs or not.
