@@ -24,13 +24,15 @@ const FILES: [&str; 5] = [
 #[derive(Debug)]
 pub(crate) struct Plane(ControlPlane);
 
-/// Starts a control plane. Its controllers start anew once the definitions are there, for the garbage collector looks for
-/// kinds seldom.
+/// Starts a control plane. Its controllers start anew once the definitions are there, since the garbage collector seldom looks for
+/// new kinds.
 pub(crate) async fn start() -> Result<Plane> {
     let plane = Plane(Box::pin(ControlPlane::start_for_pods("simulated")).await?);
     let real = Real::new(Arc::new(plane.admin()?), start::users().into());
     start::fill_real(&real, &manifests()?).await?;
     start::is_ready(&real).await?;
+    // As the in-memory API server, which forgets the past when it is filled.
+    plane.0.compact().await?;
     plane.0.restart_controller_manager()?;
     Ok(plane)
 }

@@ -84,7 +84,7 @@ struct Run<'a> {
     outcome: Outcome,
 }
 
-/// Runs a sequence until it has so many differences; the first may be the cause of the others. Fails only if it cannot be run.
+/// Runs a sequence until it has `limit` differences; the first may be the cause of the others. Fails only if it cannot be run.
 pub(crate) async fn run(
     sequence: &Sequence,
     memory: Memory,
@@ -196,7 +196,8 @@ impl Run<'_> {
     /// The request for each side. It is skipped if both sides lack a value of an earlier answer; if only one does, they differ.
     fn wires(&mut self, number: usize, call: &Call) -> Result<(Wire, Wire), Option<Box<Difference>>> {
         let [memory, real] = [0, 1].map(|side| wire(call, &self.answers[side]));
-        let counts = self.outcome.by_subject.entry(self.sequence.subject(number)).or_default();
+        let subject = self.sequence.subject(number);
+        let counts = self.outcome.by_subject.entry(subject).or_default();
         match (memory, real) {
             (Some(memory), Some(real)) => {
                 counts.sent += 1;

@@ -57,6 +57,7 @@ impl<S, B> Service<Request<B>> for LeaseChecked<S>
 where
     S: Service<Request<B>, Error = BoxError> + 'static,
     S::Future: Send,
+    S::Response: Send,
     B: 'static,
 {
     type Response = S::Response;

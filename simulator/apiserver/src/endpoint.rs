@@ -61,15 +61,6 @@ impl Endpoint {
         &self.info.group
     }
 
-    /// Plural name with the group, as errors name the resource.
-    pub(crate) fn qualified(&self) -> String {
-        if self.info.group.is_empty() {
-            self.resource.clone()
-        } else {
-            format!("{}.{}", self.resource, self.info.group)
-        }
-    }
-
     /// If the objects of this endpoint are stored as this resource.
     pub(crate) fn stores(&self, group: &str, resource: &str) -> bool {
         self.resource == resource && self.storage_group == group

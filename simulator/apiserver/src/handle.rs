@@ -154,7 +154,7 @@ fn respond(reply: Reply, warnings: &[String], metadata_only: bool) -> Answer {
     Answer::Whole(response)
 }
 
-/// The answer of Go's router for a path that nobody serves.
+/// The answer of Go's router for a path without a handler.
 pub(crate) fn page_not_found() -> Reply {
     Reply::Text(404, "text/plain; charset=utf-8", "404 page not found\n".to_owned())
 }

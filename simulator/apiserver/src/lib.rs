@@ -5,6 +5,8 @@
 //!
 //! # Known differences from Kubernetes
 //!
+//! Suite `simulated` of `e2e` compares the crate with a real API server, but does not show these:
+//!
 //! - The garbage collector reads the store when it orphans the dependents of an owner, and so finds all of them. The real one reads its
 //!   graph, which may lack a dependent of the last moments; it deletes that dependent later.
 //! - The garbage collector forgets at a restore which owners it found absent, as if kube-controller-manager had restarted. Without a

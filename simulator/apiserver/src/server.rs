@@ -130,18 +130,26 @@ impl ApiServer {
         self.control.chores().cloned().collect()
     }
 
-    /// Does one step of a controller. A chore that has become needless does nothing.
-    pub fn perform(&mut self, now: Timestamp, chore: &Chore) {
+    /// Does one step of a controller. Returns whether it wrote something. A chore that has become needless writes nothing, and neither
+    /// does one whose request is refused: it stays in [`Self::background`], so that the caller tries it again, after a backoff.
+    pub fn perform(&mut self, now: Timestamp, chore: &Chore) -> bool {
+        let before = self.store.revision();
         crate::control::perform(self, now, chore);
+        self.store.revision() != before
     }
 
-    /// Performs chores until none is left, or until this many were performed. Returns the number of chores.
+    /// Performs chores until none is left that writes something, or until this many did. Returns how many did. Chores whose requests are
+    /// refused are left.
     pub fn settle(&mut self, now: Timestamp, most: usize) -> usize {
         for count in 0..most {
-            let Some(chore) = self.control.chores().next().cloned() else {
+            let Some(first) = self.control.chores().next().cloned() else {
                 return count;
             };
-            self.perform(now, &chore);
+            let has_written =
+                self.perform(now, &first) || self.background().iter().any(|chore| self.perform(now, chore));
+            if !has_written {
+                return count;
+            }
         }
         most
     }
@@ -243,6 +251,14 @@ impl ApiServer {
     /// Takes the journal of writes since the last call.
     pub fn take_changes(&mut self) -> Vec<Change> {
         std::mem::take(&mut self.changes)
+    }
+
+    /// Compiles all expressions of ValidatingAdmissionPolicies now instead of when they are first used.
+    pub fn compile_policies(&self) {
+        let policies = self.objects_of("admissionregistration.k8s.io", "validatingadmissionpolicies", None);
+        for (_, policy) in policies {
+            crate::admission::compile(policy);
+        }
     }
 
     /// Sets how long after its creation a ValidatingAdmissionPolicy, or a binding of one, takes effect, as on an API server whose

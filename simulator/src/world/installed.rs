@@ -92,6 +92,7 @@ fn make(cluster: Cluster, with_definitions: bool) -> Result<ApiServer> {
     while let Some(chore) = api.background().first() {
         api.perform(timestamp(Duration::ZERO), chore);
     }
+    api.compile_policies();
     Ok(api)
 }
 

@@ -200,7 +200,9 @@ impl Symbols {
 fn without_grace_period(object: &mut Map<String, Value>) {
     if object.get("kind").is_some_and(|kind| kind == ENDING_KIND)
         && let Some(Value::Object(metadata)) = object.get_mut("metadata")
-        && metadata.get("deletionGracePeriodSeconds").is_some_and(|seconds| *seconds == 0)
+        && metadata
+            .get("deletionGracePeriodSeconds")
+            .is_some_and(|seconds| *seconds == 0)
     {
         metadata.remove("deletionGracePeriodSeconds");
     }

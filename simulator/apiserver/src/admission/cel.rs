@@ -1,7 +1,6 @@
 //! CEL expressions: compiled once, and evaluated over values of JSON.
 
 use std::{
-    cell::RefCell,
     collections::{BTreeMap, HashMap},
     sync::{Arc, LazyLock},
 };
@@ -14,6 +13,7 @@ use ::cel::{
     },
     extensions,
 };
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::authorizer;
@@ -30,10 +30,9 @@ static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
 /// A compiled expression, or why it is none.
 pub(super) type Compiled = Result<Arc<Program>, Arc<str>>;
 
-thread_local! {
-    /// Expressions that were compiled before. What an expression compiles to depends on its text only.
-    static COMPILED: RefCell<BTreeMap<String, Compiled>> = const { RefCell::new(BTreeMap::new()) };
-}
+/// Expressions that were compiled before. What an expression compiles to depends on its text only. All threads share them, for a seed
+/// of the simulator runs on a thread of its own, in a fork of a process that has compiled them.
+static COMPILED: Mutex<BTreeMap<String, Compiled>> = parking_lot::const_mutex(BTreeMap::new());
 
 /// The environment of all expressions.
 pub(super) fn environment() -> Arc<Env> {
@@ -42,17 +41,16 @@ pub(super) fn environment() -> Arc<Env> {
 
 /// Compiles an expression.
 pub(super) fn compiled(expression: &str) -> Compiled {
-    COMPILED.with_borrow_mut(|compiled| {
-        if let Some(known) = compiled.get(expression) {
-            return known.clone();
-        }
-        let program = ENVIRONMENT.compile(expression).map(Arc::new).map_err(|errors| {
-            let messages: Vec<_> = errors.errors.iter().map(|error| error.msg.as_str()).collect();
-            Arc::from(format!("compilation error: {}", messages.join("; ")))
-        });
-        compiled.insert(expression.to_owned(), program.clone());
-        program
-    })
+    let mut compiled = COMPILED.lock();
+    if let Some(known) = compiled.get(expression) {
+        return known.clone();
+    }
+    let program = ENVIRONMENT.compile(expression).map(Arc::new).map_err(|errors| {
+        let messages: Vec<_> = errors.errors.iter().map(|error| error.msg.as_str()).collect();
+        Arc::from(format!("compilation error: {}", messages.join("; ")))
+    });
+    compiled.insert(expression.to_owned(), program.clone());
+    program
 }
 
 /// A value of CEL.

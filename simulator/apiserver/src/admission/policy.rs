@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::{
     AdmissionRequest,
     authorizer::Authorizer,
+    cel::compiled,
     evaluation::{Input, Scope},
     matching::matches,
 };
@@ -73,6 +74,22 @@ pub(super) fn check(objects: &dyn Objects, request: &AdmissionRequest<'_>) -> Re
         }
     }
     refusal.map_or(Ok(warnings), Err)
+}
+
+/// Compiles the expressions of a policy.
+pub(super) fn compile(policy: &Value) {
+    for (field, expression) in [
+        ("matchConditions", "expression"),
+        ("variables", "expression"),
+        ("validations", "expression"),
+        ("validations", "messageExpression"),
+    ] {
+        let expressions = list(&policy["spec"], field).iter().map(|item| text(item, expression));
+        for expression in expressions.filter(|expression| !expression.is_empty()) {
+            // An expression that cannot be compiled fails whenever it is used.
+            let _ = compiled(expression);
+        }
+    }
 }
 
 /// If the API server has noticed a policy or a binding since it was created.

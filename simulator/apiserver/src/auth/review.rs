@@ -89,7 +89,7 @@ fn access(objects: &dyn Objects, user: &UserInfo, spec: &Value) -> Value {
     Value::Object(status)
 }
 
-/// Refuses a review that asks for nothing, for too much, or about nobody.
+/// Refuses a review without attributes, with attributes of both kinds, or without a user or group.
 fn check(kind: &str, local: &str, spec: &Value, subject: Option<&Value>) -> Result<(), StatusError> {
     let (resource, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
     let mut causes = Vec::new();

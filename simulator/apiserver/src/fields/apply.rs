@@ -138,7 +138,7 @@ fn check(applied: &Value, kind: &KindInfo, of: Type<'_>) -> Result<(), StatusErr
     Err(StatusError::plain(500, "", message))
 }
 
-/// Removes what the manager applied last time, does not apply now, and nobody owns.
+/// Removes what the manager applied last time, does not apply now, and no other manager owns.
 fn pruned(merged: Value, last: &Set, owned: &Set, of: Type<'_>) -> Value {
     let last = last.with_declared_parents(of);
     let all = field_set(&merged, of).with_declared_parents(of);

@@ -1,4 +1,4 @@
-//! Fields that a write does not change, whatever it says, or that nobody owns.
+//! Fields that a write does not change, whatever it says, or that no manager owns.
 
 use std::sync::LazyLock;
 

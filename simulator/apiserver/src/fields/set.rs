@@ -65,7 +65,7 @@ impl Set {
         self.entries.is_empty()
     }
 
-    /// Adds a field. The empty path stands for the whole object, which nobody owns.
+    /// Adds a field. The empty path stands for the whole object, which no manager owns.
     pub(super) fn insert(&mut self, path: &[Element]) {
         let Some((first, rest)) = path.split_first() else {
             return;

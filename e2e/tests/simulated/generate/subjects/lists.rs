@@ -36,6 +36,9 @@ const FIELDS: [&str; 6] = [
 
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
+/// The page after `alpha` of the list of revision 1: `{"v":"meta.k8s.io/v1","rv":1,"start":"alpha\u0000"}`.
+const EXPIRED: &str = "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MSwic3RhcnQiOiJhbHBoYVx1MDAwMCJ9";
+
 pub(super) fn act(draft: &mut Draft) {
     let kind = draft.kind(&[CONFIG_MAP, SECRET, COWBOY, GADGET]);
     for _ in 0..3 {
@@ -56,6 +59,19 @@ pub(super) fn act(draft: &mut Draft) {
     } else {
         revisions(draft, kind);
     }
+}
+
+/// A version and a page that the API server has compacted. Only of custom resources, whose watch caches begin after it.
+pub(super) fn expired(draft: &mut Draft) {
+    let kind = draft.kind(&[COWBOY, GADGET]);
+    let call = Call::get(draft.list(kind));
+    let call = if draft.random.chance(50) {
+        call.query("resourceVersion", "1")
+            .query("resourceVersionMatch", "Exact")
+    } else {
+        call.query("limit", "1").query("continue", EXPIRED)
+    };
+    draft.call(call);
 }
 
 /// A list of a version that is not reached. The API server waits some seconds for it.

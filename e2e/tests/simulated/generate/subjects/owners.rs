@@ -120,7 +120,9 @@ fn dependent(draft: &mut Draft, kind: Kind, owners: &Value) -> (Kind, String, us
 
 fn delete(draft: &mut Draft, kind: Kind, name: &str) {
     let path = draft.path(kind, name);
-    let propagation = draft.random.pick(&["Background", "Foreground", "Orphan", "", "orphanDependents"]);
+    let propagation = draft
+        .random
+        .pick(&["Background", "Foreground", "Orphan", "", "orphanDependents"]);
     let call = Call::delete(&path);
     let call = match (propagation, draft.random.chance(50)) {
         ("", _) => call,
