@@ -43,8 +43,8 @@ pub fn generate(seed: u64, steps: u32) -> History {
     }
     let count = rng.random_range(FAULTS_MIN..=FAULTS_MAX);
     let actions: Vec<_> = events.iter().map(|event| event.at).collect();
-    let when = faults::When { actions, end: at };
-    let drawn = faults::draw(&mut rng, &topology, count, &when, users.is_crowd());
+    let when = faults::ActionTimes { actions, end: at };
+    let drawn = faults::draw(&mut rng, &topology, count, &when, users.has_many_objects());
     events.extend(drawn);
     // Stable, so that events of one moment keep the order in which they were drawn.
     events.sort_by_key(|event| event.at);
