@@ -51,7 +51,7 @@ pub(super) fn draw(
 ) -> Vec<HistoryEvent> {
     let families = families(rng, has_many_objects);
     let end = when.end.max(1_000);
-    let mut faults = Vec::new();
+    let mut faults: Vec<HistoryEvent> = Vec::new();
     let is_harmful = |event: &&HistoryEvent| matches!(&event.event, Event::Fault(fault) if !fault.is_backup());
     while faults.iter().filter(is_harmful).count() < count as usize {
         let at = rng.random_range(0..end);
