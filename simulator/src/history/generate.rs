@@ -26,13 +26,13 @@ pub fn generate(seed: u64, steps: u32) -> History {
     let topology = clusters::topology(&mut rng);
     let mut users = users::Users::new(&mut rng, &topology);
     let mut events = Vec::new();
-    let mut at = 0;
+    let mut at = 0_u64;
     let mut push = |at, action| {
         let event = Event::User(action);
         events.push(HistoryEvent { at, event });
     };
     for action in users.burst(&mut rng) {
-        at += rng.random_range(0..40);
+        at += rng.random_range(0..40_u64);
         push(at, action);
     }
     for _ in 0..steps {

@@ -37,7 +37,7 @@ impl ActionTimes {
     /// A moment shortly after a user's action, at which processes have something to do.
     fn soon_after_action(&self, rng: &mut StdRng) -> u64 {
         let action = self.actions.choose(rng).copied().unwrap_or_default();
-        action + rng.random_range(0..60)
+        action + rng.random_range(0..60_u64)
     }
 }
 
@@ -298,7 +298,7 @@ fn beside(
     if rng.random_bool(0.4) {
         let millis = rng.random_range(5_000..60_000);
         // Shortly before or after the clone has taken the Lease.
-        let at = late + rng.random_range(1..20_000);
+        let at = late + rng.random_range(1..20_000_u64);
         push(faults, at, Fault::StopOrigin { consumer, millis });
     }
     if rng.random_bool(0.4) {
@@ -306,7 +306,7 @@ fn beside(
             of: Cluster::Clone(consumer),
             replica: 1,
         };
-        let at = late + rng.random_range(1_000..15_000);
+        let at = late + rng.random_range(1_000..15_000_u64);
         let (at, fault) = if rng.random_bool(0.5) {
             (at, disturb_process(rng, topology, process))
         } else {
