@@ -3,5 +3,7 @@
 mod fault;
 mod inject;
 
-pub use fault::{DefinitionChange, Disturbance, Fault, LEASE_MILLIS, Point, ProcessName, RevisionsAfter, Target};
+pub use fault::{
+    DefinitionChange, Disturbance, Fault, LEASE_MILLIS, ProcessName, RevisionsAfter, Target, TriggerPoint,
+};
 pub use inject::Faults;

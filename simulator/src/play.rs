@@ -68,13 +68,13 @@ struct Player<'a> {
     users: Users,
     faults: Faults,
     /// Shared with the world while a user's call runs, so that each step of the call is checked too.
-    checker: Rc<RefCell<Checker>>,
+    checker: Rc<RefCell<WriteChecker>>,
     /// Kinds of the user actions that had an effect.
     kinds: BTreeSet<&'static str>,
 }
 
 /// Checks each write of a history, and counts steps.
-struct Checker {
+struct WriteChecker {
     invariants: Invariants,
     topology: Topology,
     /// The time of the world when the history began.
@@ -106,7 +106,7 @@ impl Clusters for World {
 pub fn play(history: &History, steps_max: Option<u64>) -> (Outcome, Trace) {
     let mut world = World::new(history.seed, &history.topology);
     let users = Users::start(&mut world, &history.topology);
-    let checker = Checker {
+    let checker = WriteChecker {
         invariants: Invariants::default(),
         topology: history.topology.clone(),
         began: Duration::ZERO,
@@ -160,7 +160,7 @@ impl Player<'_> {
         }
     }
 
-    fn checker(&self) -> RefMut<'_, Checker> {
+    fn checker(&self) -> RefMut<'_, WriteChecker> {
         self.checker.borrow_mut()
     }
 
@@ -369,9 +369,9 @@ impl Player<'_> {
     }
 }
 
-// === impl Checker ===
+// === impl WriteChecker ===
 
-impl Checker {
+impl WriteChecker {
     fn is_over(&self) -> bool {
         self.steps >= self.steps_max || self.is_endless
     }

@@ -44,7 +44,7 @@ pub enum DeletionPolicy {
 
 /// How long after a write the controllers of control planes work, while a history is played.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Pace {
+pub enum ControllerPace {
     /// After milliseconds, as in a cluster without load.
     #[default]
     Quick,
@@ -92,7 +92,7 @@ pub struct Topology {
     pub consumers: Vec<ConsumerSetup>,
     /// The pace of the controllers of all control planes.
     #[serde(default)]
-    pub pace: Pace,
+    pub pace: ControllerPace,
     /// How long after the creation of an admission policy the API servers enforce it, in milliseconds.
     #[serde(default)]
     pub policy_delay: u32,
@@ -165,7 +165,7 @@ impl Topology {
                     policy: DeletionPolicy::Unset,
                 }],
             }],
-            pace: Pace::Quick,
+            pace: ControllerPace::Quick,
             policy_delay: 0,
         }
     }
@@ -193,9 +193,9 @@ impl fmt::Display for Topology {
             writeln!(f)?;
         }
         match self.pace {
-            Pace::Quick => {}
-            Pace::Slow => writeln!(f, "controllers of control planes work up to 5 s after a write")?,
-            Pace::Late => writeln!(f, "controllers of control planes work up to 30 s after a write")?,
+            ControllerPace::Quick => {}
+            ControllerPace::Slow => writeln!(f, "controllers of control planes work up to 5 s after a write")?,
+            ControllerPace::Late => writeln!(f, "controllers of control planes work up to 30 s after a write")?,
         }
         if self.policy_delay > 0 {
             writeln!(

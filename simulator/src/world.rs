@@ -21,7 +21,7 @@ mod setup;
 mod trace;
 mod watches;
 
-pub use armed::Strike;
+pub use armed::ProcessFault;
 pub(crate) use arrive::grpc_host;
 pub use cluster::{Backup, cluster_host};
 pub use process::Origin;
@@ -39,7 +39,7 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::{
     faults::ProcessName,
-    topology::{Cluster, Pace, Topology},
+    topology::{Cluster, ControllerPace, Topology},
 };
 use armed::Armed;
 use cluster::ClusterSlot;
@@ -70,9 +70,9 @@ pub struct World {
     /// The latest arrival of what was sent so far and is slow, and the latest end of a crash or freeze.
     late_until: Duration,
     /// What looks at the world after each step of a call.
-    observer: Observer,
+    observer: CallObserver,
     /// How long after a write control planes work now.
-    pace: Pace,
+    pace: ControllerPace,
     random: ChaCha8Rng,
     /// Who sent the request of each number. The number of a request is its place here.
     origins: Vec<Option<Origin>>,
@@ -88,7 +88,7 @@ pub struct World {
 
 /// What looks at the world after each step of a call.
 #[derive(Default)]
-struct Observer(Option<Observe>);
+struct CallObserver(Option<Observe>);
 
 /// Looks at the world. Returns whether the call may go on.
 type Observe = Box<dyn FnMut(&mut World) -> bool>;
@@ -136,11 +136,11 @@ pub enum Step {
     Other,
 }
 
-// === impl Observer ===
+// === impl CallObserver ===
 
-impl fmt::Debug for Observer {
+impl fmt::Debug for CallObserver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Observer").finish_non_exhaustive()
+        f.debug_struct("CallObserver").finish_non_exhaustive()
     }
 }
 
@@ -160,8 +160,8 @@ impl World {
             rules: Rules::default(),
             armed: Vec::new(),
             late_until: Duration::ZERO,
-            observer: Observer::default(),
-            pace: Pace::Quick,
+            observer: CallObserver::default(),
+            pace: ControllerPace::Quick,
             random: ChaCha8Rng::seed_from_u64(seed),
             origins: Vec::new(),
             changes: Vec::new(),
@@ -262,21 +262,21 @@ impl World {
     /// Lets `observe` look at the world after each step of [`Self::call`], until [`Self::end_observation`]. A call ends if it returns
     /// false.
     pub fn observe(&mut self, observe: impl FnMut(&mut Self) -> bool + 'static) {
-        self.observer = Observer(Some(Box::new(observe)));
+        self.observer = CallObserver(Some(Box::new(observe)));
     }
 
     /// Drops what was given to [`Self::observe`].
     pub fn end_observation(&mut self) {
-        self.observer = Observer::default();
+        self.observer = CallObserver::default();
     }
 
     /// Lets the observer look at the world. Returns whether the call may go on.
     fn is_call_to_go_on(&mut self) -> bool {
-        let Observer(Some(mut observe)) = std::mem::take(&mut self.observer) else {
+        let CallObserver(Some(mut observe)) = std::mem::take(&mut self.observer) else {
             return true;
         };
         let goes_on = observe(self);
-        self.observer = Observer(Some(observe));
+        self.observer = CallObserver(Some(observe));
         goes_on
     }
 

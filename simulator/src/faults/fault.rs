@@ -53,9 +53,9 @@ pub enum Disturbance {
     Refuse(u16),
 }
 
-/// A moment in the life of a request or of a watch event, at which a process can be struck.
+/// A moment in the life of a request or of a watch event, at which an armed fault begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Point {
+pub enum TriggerPoint {
     /// The process has sent a request.
     Sent,
     /// A request of the process has reached its API server, which has done it.
@@ -138,7 +138,7 @@ pub enum Fault {
         /// How many requests or watch events go well before.
         after: u8,
         /// At which moment.
-        point: Point,
+        point: TriggerPoint,
         /// When it starts again.
         millis: u64,
     },
@@ -149,7 +149,7 @@ pub enum Fault {
         /// How many requests or watch events go well before.
         after: u8,
         /// At which moment.
-        point: Point,
+        point: TriggerPoint,
         /// For how long.
         millis: u64,
     },
@@ -422,7 +422,7 @@ impl fmt::Display for Target {
     }
 }
 
-impl fmt::Display for Point {
+impl fmt::Display for TriggerPoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Sent => "a request that it sends",

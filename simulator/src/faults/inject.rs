@@ -9,7 +9,7 @@ use super::{DefinitionChange, Disturbance, Fault, LEASE_MILLIS, ProcessName, Rev
 use crate::{
     topology::{Cluster, definition_name},
     users::{Circumstance, Ledger, change_definition},
-    world::{Backup, RuleNumber, Strike, World},
+    world::{Backup, ProcessFault, RuleNumber, World},
 };
 
 /// By how much revisions are raised when they are bumped: more than any history writes.
@@ -26,12 +26,12 @@ pub struct Faults {
     /// Faults that have an effect only if something meets their rule.
     ruled: Vec<(Fault, RuleNumber)>,
     /// What the ledger has to know as soon as a rule has an effect.
-    notices: Vec<(RuleNumber, Notice)>,
+    notices: Vec<(RuleNumber, LedgerNotice)>,
 }
 
 /// What a fault did, as far as that is known when it begins.
 #[derive(Debug)]
-enum Effect {
+enum FaultEffect {
     /// It did nothing.
     Nothing,
     /// It did something.
@@ -44,7 +44,7 @@ enum Effect {
 
 /// A circumstance that begins with the first hit of a rule.
 #[derive(Clone, Copy, Debug)]
-enum Notice {
+enum LedgerNotice {
     /// The process stands still for this long, which is longer than its Lease lasts.
     Froze(ProcessName, Duration),
     /// Watches and lists of the consumer's konnector may fail for this long.
@@ -58,15 +58,15 @@ impl Faults {
     pub fn inject(&mut self, world: &mut World, ledger: &mut Ledger, fault: &Fault) -> Vec<Cluster> {
         world.note(&fault.to_string());
         match self.begin(world, ledger, fault) {
-            Effect::Nothing => {}
-            Effect::Done => self.done.push(*fault),
-            Effect::Rewound { clusters, is_felt } => {
+            FaultEffect::Nothing => {}
+            FaultEffect::Done => self.done.push(*fault),
+            FaultEffect::Rewound { clusters, is_felt } => {
                 if is_felt {
                     self.done.push(*fault);
                 }
                 return clusters;
             }
-            Effect::Rule(rule) => self.ruled.push((*fault, rule)),
+            FaultEffect::Rule(rule) => self.ruled.push((*fault, rule)),
         }
         Vec::new()
     }
@@ -91,22 +91,22 @@ impl Faults {
         }
     }
 
-    fn begin(&mut self, world: &mut World, ledger: &mut Ledger, fault: &Fault) -> Effect {
+    fn begin(&mut self, world: &mut World, ledger: &mut Ledger, fault: &Fault) -> FaultEffect {
         match *fault {
             Fault::Disturb { .. } | Fault::CrashAt { .. } | Fault::FreezeAt { .. } | Fault::StopControllers { .. } => {
                 self.begin_rule(world, fault)
             }
-            Fault::EndWatches { of } => Effect::done(world.end_watches(of) > 0),
-            Fault::Compact { of } => Effect::done(world.compact(of)),
-            Fault::ClockJump { process, seconds } => Effect::done(world.jump_clock(process, seconds)),
-            Fault::Crash { process, millis } => Effect::done(world.crash(process, Duration::from_millis(millis))),
+            Fault::EndWatches { of } => FaultEffect::done(world.end_watches(of) > 0),
+            Fault::Compact { of } => FaultEffect::done(world.compact(of)),
+            Fault::ClockJump { process, seconds } => FaultEffect::done(world.jump_clock(process, seconds)),
+            Fault::Crash { process, millis } => FaultEffect::done(world.crash(process, Duration::from_millis(millis))),
             Fault::Freeze { process, millis } => {
                 let time = Duration::from_millis(millis);
                 let has_frozen = world.freeze(process, time);
                 if has_frozen && millis > LEASE_MILLIS {
                     ledger.froze(process, world.elapsed(), time);
                 }
-                Effect::done(has_frozen)
+                FaultEffect::done(has_frozen)
             }
             Fault::Sleep { process, millis } => {
                 let time = Duration::from_millis(millis);
@@ -114,13 +114,13 @@ impl Faults {
                 if sleeps && millis > LEASE_MILLIS {
                     ledger.froze(process, world.elapsed(), time);
                 }
-                Effect::done(sleeps)
+                FaultEffect::done(sleeps)
             }
             Fault::Backup { of } => {
                 let backup = world.backup(of);
                 let is_taken = backup.is_some();
                 self.backups.extend(backup.map(|backup| (of, backup)));
-                Effect::done(is_taken)
+                FaultEffect::done(is_taken)
             }
             Fault::RestoreInPlace { of, revisions, restart } => self.restore(world, ledger, &[of], revisions, restart),
             Fault::RestoreBoth {
@@ -134,21 +134,21 @@ impl Faults {
             }
             Fault::RestoreBeside { consumer, revisions } => {
                 let Some(backup) = self.backups.get(&Cluster::Consumer(consumer)) else {
-                    return Effect::Nothing;
+                    return FaultEffect::Nothing;
                 };
                 ledger.of_consumer(consumer, Circumstance::ConsumerRestoredBeside);
                 let clone = world.clone_beside(consumer, backup, revised(revisions));
-                Effect::Rewound {
+                FaultEffect::Rewound {
                     clusters: vec![clone],
                     is_felt: true,
                 }
             }
             Fault::StopOrigin { consumer, millis } => {
                 if world.api(Cluster::Clone(consumer)).is_none() {
-                    return Effect::Nothing;
+                    return FaultEffect::Nothing;
                 }
                 let down = Duration::from_millis(millis);
-                Effect::done(crash_processes(world, Cluster::Consumer(consumer), down))
+                FaultEffect::done(crash_processes(world, Cluster::Consumer(consumer), down))
             }
             Fault::LoseObjects { of, percent } => {
                 crash_processes(world, of, DOWN);
@@ -161,7 +161,7 @@ impl Faults {
                     Cluster::Provider(number) => ledger.of_provider(number, Circumstance::ProviderLostObjects),
                 }
                 let clusters = vec![of];
-                Effect::Rewound { clusters, is_felt }
+                FaultEffect::Rewound { clusters, is_felt }
             }
             Fault::ChangeDefinition { provider, change } => {
                 let fields: &[&str] = match change {
@@ -170,13 +170,13 @@ impl Faults {
                 };
                 let before = definition(world, provider);
                 change_definition(world, provider, fields);
-                Effect::done(definition(world, provider) != before)
+                FaultEffect::done(definition(world, provider) != before)
             }
         }
     }
 
     /// Begins a fault that waits for what it hits.
-    fn begin_rule(&mut self, world: &mut World, fault: &Fault) -> Effect {
+    fn begin_rule(&mut self, world: &mut World, fault: &Fault) -> FaultEffect {
         let mut notice = None;
         let rule = match *fault {
             Fault::Disturb {
@@ -191,7 +191,7 @@ impl Faults {
                     && matches!(target, Target::Api(_))
                 {
                     let time = Duration::from_millis(millis);
-                    notice = of.consumer().map(|consumer| Notice::WatchFailed(consumer, time));
+                    notice = of.consumer().map(|consumer| LedgerNotice::WatchFailed(consumer, time));
                 }
                 world.disturb(process, target, how, percent, Duration::from_millis(millis))
             }
@@ -200,7 +200,12 @@ impl Faults {
                 after,
                 point,
                 millis,
-            } => world.arm(process, point, after, Strike::Crash(Duration::from_millis(millis))),
+            } => world.arm(
+                process,
+                point,
+                after,
+                ProcessFault::Crash(Duration::from_millis(millis)),
+            ),
             Fault::FreezeAt {
                 process,
                 after,
@@ -208,14 +213,14 @@ impl Faults {
                 millis,
             } => {
                 let time = Duration::from_millis(millis);
-                notice = (millis > LEASE_MILLIS).then_some(Notice::Froze(process, time));
+                notice = (millis > LEASE_MILLIS).then_some(LedgerNotice::Froze(process, time));
                 world.arm(process, point, after, Strike::Freeze(time))
             }
             Fault::StopControllers { of, millis } => world.stop_controllers(of, Duration::from_millis(millis)),
-            _ => return Effect::Nothing,
+            _ => return FaultEffect::Nothing,
         };
         self.notices.extend(notice.map(|notice| (rule, notice)));
-        Effect::Rule(rule)
+        FaultEffect::Rule(rule)
     }
 
     /// Restores those of the clusters that have a backup, and starts their processes anew if that is wanted.
@@ -226,7 +231,7 @@ impl Faults {
         clusters: &[Cluster],
         revisions: RevisionsAfter,
         restart: bool,
-    ) -> Effect {
+    ) -> FaultEffect {
         let mut restored = Vec::new();
         let mut is_felt = false;
         for &of in clusters {
@@ -250,24 +255,24 @@ impl Faults {
                 crash_processes(world, *of, DOWN);
             }
         }
-        Effect::Rewound {
+        FaultEffect::Rewound {
             clusters: restored,
             is_felt,
         }
     }
 }
 
-// === impl Effect ===
+// === impl FaultEffect ===
 
-impl Effect {
+impl FaultEffect {
     fn done(is_done: bool) -> Self {
         if is_done { Self::Done } else { Self::Nothing }
     }
 }
 
-// === impl Notice ===
+// === impl LedgerNotice ===
 
-impl Notice {
+impl LedgerNotice {
     /// Records it as of a time of the world.
     fn record(self, from: Duration, ledger: &mut Ledger) {
         match self {

@@ -26,13 +26,13 @@ pub fn generate(seed: u64, steps: u32) -> History {
     let topology = clusters::topology(&mut rng);
     let mut users = users::Users::new(&mut rng, &topology);
     let mut events = Vec::new();
-    let mut at = 0;
+    let mut at = 0_u64;
     let mut push = |at, action| {
         let event = Event::User(action);
         events.push(HistoryEvent { at, event });
     };
     for action in users.burst(&mut rng) {
-        at += rng.random_range(0..40);
+        at += rng.random_range(0..40_u64);
         push(at, action);
     }
     for _ in 0..steps {
@@ -43,8 +43,8 @@ pub fn generate(seed: u64, steps: u32) -> History {
     }
     let count = rng.random_range(FAULTS_MIN..=FAULTS_MAX);
     let actions: Vec<_> = events.iter().map(|event| event.at).collect();
-    let when = faults::When { actions, end: at };
-    let drawn = faults::draw(&mut rng, &topology, count, &when, users.is_crowd());
+    let when = faults::ActionTimes { actions, end: at };
+    let drawn = faults::draw(&mut rng, &topology, count, &when, users.has_many_objects());
     events.extend(drawn);
     // Stable, so that events of one moment keep the order in which they were drawn.
     events.sort_by_key(|event| event.at);

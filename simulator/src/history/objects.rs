@@ -11,8 +11,9 @@ use crate::{
 pub(super) const NAMESPACES: std::ops::RangeInclusive<u8> = 1..=2;
 /// The number of names of bound objects that a history uses.
 pub(super) const NAMES: u8 = 5;
-/// The most names of bound objects in a crowd: so many that losses are beyond the number at which the deletion guard asks the user.
-pub(super) const NAMES_OF_CROWD: u8 = 30;
+/// The number of names of bound objects in a history with many objects: so many that losses are beyond the number at which the
+/// deletion guard asks the user.
+pub(super) const NAMES_MAX: u8 = 30;
 /// Names of claimed objects that a history uses; 0 is the one that claims select by name.
 const CLAIMED_NAMES: std::ops::RangeInclusive<u8> = 0..=2;
 

@@ -130,13 +130,13 @@ consumer 1 (1 konnectors) has bound provider 1 by a binding
 #[test]
 fn one_history_in_ten_begins_with_many_objects() {
     let is_create = |event: &&HistoryEvent| matches!(event.event, Event::User(Action::Create { .. }));
-    let mut crowds = 0;
+    let mut large = 0;
     for seed in 0..SEEDS {
         let history = generate(seed, STEPS_DEFAULT);
         let early = history.events.iter().take_while(|event| event.at < 1_200);
-        crowds += u64::from(early.filter(is_create).count() >= 14);
+        large += u64::from(early.filter(is_create).count() >= 14);
     }
-    assert!((SEEDS / 20..SEEDS / 6).contains(&crowds), "{crowds} of {SEEDS}");
+    assert!((SEEDS / 20..SEEDS / 6).contains(&large), "{large} of {SEEDS}");
 }
 
 #[test]

@@ -20,7 +20,7 @@ use super::{
     timestamp,
 };
 use crate::{
-    faults::{Point, Target},
+    faults::{Target, TriggerPoint},
     topology::Cluster,
 };
 
@@ -54,14 +54,14 @@ impl World {
     pub(super) fn dispatch(&mut self, process: ProcessId, sent: Vec<Emission>) {
         let incarnation = self.processes[process.0].incarnation;
         for emission in sent {
-            // A strike at one request ends the process before the next one.
+            // An armed fault at one request ends the process before the next one.
             if self.processes[process.0].running.is_none() {
                 break;
             }
             match emission {
                 Emission::Request { request, reply } => {
                     self.depart(process, incarnation, *request, reply);
-                    self.reach(process, Point::Sent);
+                    self.reach(process, TriggerPoint::Sent);
                 }
                 Emission::Dial { host, reply } => {
                     let at = self.now + self.latency();
@@ -254,7 +254,7 @@ impl World {
             }
         }
         if self.processes[process.0].incarnation == incarnation {
-            self.reach(process, Point::Arrived);
+            self.reach(process, TriggerPoint::Arrived);
         }
         step
     }
@@ -273,7 +273,7 @@ impl World {
         // Sending fails if the client gave up.
         let is_taken = is_there && reply.send(response).is_ok();
         if is_taken {
-            self.reach(process, Point::Answered);
+            self.reach(process, TriggerPoint::Answered);
             self.run(process);
         }
         match watch {

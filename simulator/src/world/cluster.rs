@@ -8,7 +8,7 @@ use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
 
 use super::{Event, RuleNumber, World, WorldChange, timestamp};
-use crate::topology::{Cluster, Pace};
+use crate::topology::{Cluster, ControllerPace};
 
 /// How often an API server sends bookmarks.
 const BOOKMARKS_EVERY: Duration = Duration::from_mins(1);
@@ -194,7 +194,7 @@ impl World {
 
     /// Schedules the next step of a control plane that has begun to work. A controller is late to begin, and then does all its work.
     fn go_on_with_chores(&mut self, cluster: Cluster) {
-        let at = self.now + delay(Pace::Quick, &mut self.random);
+        let at = self.now + delay(ControllerPace::Quick, &mut self.random);
         let soon = self.now + QUICK_MAX;
         if let Some(slot) = self.clusters.get_mut(&cluster)
             && slot.chore_due.is_none_or(|due| due > soon)
@@ -222,7 +222,7 @@ impl World {
 
     /// Lets all control planes work soon after each write.
     pub(super) fn hasten_controllers(&mut self) {
-        self.pace = Pace::Quick;
+        self.pace = ControllerPace::Quick;
         let clusters: Vec<_> = self.clusters().collect();
         for cluster in clusters {
             if let Some(slot) = self.clusters.get_mut(&cluster) {
@@ -279,10 +279,10 @@ impl World {
 }
 
 /// Draws how long after a write a control plane works.
-fn delay(pace: Pace, random: &mut ChaCha8Rng) -> Duration {
+fn delay(pace: ControllerPace, random: &mut ChaCha8Rng) -> Duration {
     Duration::from_micros(match pace {
-        Pace::Quick => random.random_range(500..30_000),
-        Pace::Slow => random.random_range(200_000..5_000_000),
-        Pace::Late => random.random_range(500_000..30_000_000),
+        ControllerPace::Quick => random.random_range(500..30_000),
+        ControllerPace::Slow => random.random_range(200_000..5_000_000),
+        ControllerPace::Late => random.random_range(500_000..30_000_000),
     })
 }

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tower::BoxError;
 
 use super::{Event, World, process::ProcessId};
-use crate::{faults::Point, topology::Cluster};
+use crate::{faults::TriggerPoint, topology::Cluster};
 
 /// All open watches by number.
 #[derive(Debug, Default)]
@@ -253,7 +253,7 @@ impl World {
             self.watches.open.remove(&number);
         }
         self.trace.line(self.now, &line);
-        self.reach(process, Point::Watch);
+        self.reach(process, TriggerPoint::Watch);
         self.run(process);
         Some(cluster)
     }

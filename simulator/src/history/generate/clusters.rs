@@ -5,8 +5,8 @@ use rand::{RngExt as _, rngs::StdRng};
 use crate::{
     history::objects::weighted,
     topology::{
-        BindingSetup, BoundBy, Claim, ClaimedResource, ConsumerSetup, DeletionPolicy, Isolation, Offer, Owner, Pace,
-        ProviderSetup, Scope, Selection, Topology,
+        BindingSetup, BoundBy, Claim, ClaimedResource, ConsumerSetup, ControllerPace, DeletionPolicy, Isolation, Offer,
+        Owner, ProviderSetup, Scope, Selection, Topology,
     },
 };
 
@@ -14,7 +14,11 @@ use crate::{
 /// half of the time and show most.
 pub(super) fn topology(rng: &mut StdRng) -> Topology {
     let counts = [(80, (1, 1)), (7, (2, 1)), (9, (1, 2)), (4, (2, 2))];
-    let paces = [(80, Pace::Quick), (15, Pace::Slow), (5, Pace::Late)];
+    let paces = [
+        (80, ControllerPace::Quick),
+        (15, ControllerPace::Slow),
+        (5, ControllerPace::Late),
+    ];
     let (providers, consumers) = weighted(rng, &counts).unwrap_or((1, 1));
     Topology {
         providers: (0..providers)

@@ -3,7 +3,7 @@
 use rand::{RngExt as _, rngs::StdRng, seq::IndexedRandom as _};
 
 use crate::{
-    faults::{DefinitionChange, Disturbance, Fault, Point, ProcessName, RevisionsAfter, Target},
+    faults::{DefinitionChange, Disturbance, Fault, ProcessName, RevisionsAfter, Target, TriggerPoint},
     history::{
         Event, HistoryEvent,
         objects::{between, weighted},
@@ -24,20 +24,20 @@ enum Family {
     Controllers,
 }
 
-/// When users act, in milliseconds.
+/// The times at which users act, in milliseconds.
 #[derive(Debug)]
-pub(super) struct When {
+pub(super) struct ActionTimes {
     /// The times of their actions.
     pub actions: Vec<u64>,
     /// The time of the last one.
     pub end: u64,
 }
 
-impl When {
+impl ActionTimes {
     /// A moment shortly after a user's action, at which processes have something to do.
     fn soon_after_action(&self, rng: &mut StdRng) -> u64 {
         let action = self.actions.choose(rng).copied().unwrap_or_default();
-        action + rng.random_range(0..60)
+        action + rng.random_range(0..60_u64)
     }
 }
 
@@ -46,12 +46,12 @@ pub(super) fn draw(
     rng: &mut StdRng,
     topology: &Topology,
     count: u32,
-    when: &When,
-    is_crowd: bool,
+    when: &ActionTimes,
+    has_many_objects: bool,
 ) -> Vec<HistoryEvent> {
-    let families = families(rng, is_crowd);
+    let families = families(rng, has_many_objects);
     let end = when.end.max(1_000);
-    let mut faults = Vec::new();
+    let mut faults: Vec<HistoryEvent> = Vec::new();
     let is_harmful = |event: &&HistoryEvent| matches!(&event.event, Event::Fault(fault) if !fault.is_backup());
     while faults.iter().filter(is_harmful).count() < count as usize {
         let at = rng.random_range(0..end);
@@ -116,9 +116,9 @@ fn push(faults: &mut Vec<HistoryEvent>, at: u64, fault: Fault) {
 }
 
 /// Draws which kinds of faults the seed has. Losses and restores are in few seeds, for they end in what is known to be open.
-/// In crowds they are in more seeds, for they need many objects.
-fn families(rng: &mut StdRng, is_crowd: bool) -> Vec<(u32, Family)> {
-    let (restores, losses) = if is_crowd { (0.4, 0.5) } else { (0.3, 0.1) };
+/// They are in more of the seeds that have many objects.
+fn families(rng: &mut StdRng, has_many_objects: bool) -> Vec<(u32, Family)> {
+    let (restores, losses) = if has_many_objects { (0.4, 0.5) } else { (0.3, 0.1) };
     let all = [
         (0.7, 5, Family::Network),
         (0.5, 2, Family::Watches),
@@ -192,7 +192,7 @@ fn disturb_process(rng: &mut StdRng, topology: &Topology, process: ProcessName) 
 }
 
 /// Draws a crash or a freeze of a process at this time, or at a moment in the life of a request that a user's action causes.
-fn of_process(rng: &mut StdRng, process: ProcessName, at: u64, when: &When) -> (u64, Fault) {
+fn of_process(rng: &mut StdRng, process: ProcessName, at: u64, when: &ActionTimes) -> (u64, Fault) {
     let is_crash = rng.random_bool(0.6);
     let millis = if is_crash {
         rng.random_range(10..20_000)
@@ -211,12 +211,12 @@ fn of_process(rng: &mut StdRng, process: ProcessName, at: u64, when: &When) -> (
         return (at, fault);
     }
     let points = [
-        (3, Point::Sent),
-        (3, Point::Arrived),
-        (2, Point::Answered),
-        (2, Point::Watch),
+        (3, TriggerPoint::Sent),
+        (3, TriggerPoint::Arrived),
+        (2, TriggerPoint::Answered),
+        (2, TriggerPoint::Watch),
     ];
-    let point = weighted(rng, &points).unwrap_or(Point::Sent);
+    let point = weighted(rng, &points).unwrap_or(TriggerPoint::Sent);
     let after = between(rng, 0..=6);
     let fault = if is_crash {
         Fault::CrashAt {
@@ -236,7 +236,7 @@ fn of_process(rng: &mut StdRng, process: ProcessName, at: u64, when: &When) -> (
     (when.soon_after_action(rng), fault)
 }
 
-fn restore(rng: &mut StdRng, topology: &Topology, faults: &mut Vec<HistoryEvent>, end: u64, when: &When) {
+fn restore(rng: &mut StdRng, topology: &Topology, faults: &mut Vec<HistoryEvent>, end: u64, when: &ActionTimes) {
     let (early, late) = (rng.random_range(0..end / 2), rng.random_range(end / 2..end));
     let revisions = if rng.random_bool(0.5) {
         RevisionsAfter::Kept
@@ -287,11 +287,18 @@ fn restore(rng: &mut StdRng, topology: &Topology, faults: &mut Vec<HistoryEvent>
 }
 
 /// Draws what happens to a clone and its origin.
-fn beside(rng: &mut StdRng, topology: &Topology, faults: &mut Vec<HistoryEvent>, consumer: u8, late: u64, when: &When) {
+fn beside(
+    rng: &mut StdRng,
+    topology: &Topology,
+    faults: &mut Vec<HistoryEvent>,
+    consumer: u8,
+    late: u64,
+    when: &ActionTimes,
+) {
     if rng.random_bool(0.4) {
         let millis = rng.random_range(5_000..60_000);
         // Shortly before or after the clone has taken the Lease.
-        let at = late + rng.random_range(1..20_000);
+        let at = late + rng.random_range(1..20_000_u64);
         push(faults, at, Fault::StopOrigin { consumer, millis });
     }
     if rng.random_bool(0.4) {
@@ -299,7 +306,7 @@ fn beside(rng: &mut StdRng, topology: &Topology, faults: &mut Vec<HistoryEvent>,
             of: Cluster::Clone(consumer),
             replica: 1,
         };
-        let at = late + rng.random_range(1_000..15_000);
+        let at = late + rng.random_range(1_000..15_000_u64);
         let (at, fault) = if rng.random_bool(0.5) {
             (at, disturb_process(rng, topology, process))
         } else {

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The share of histories with many objects.
-const CROWDS: f64 = 0.1;
+const MANY_OBJECTS: f64 = 0.1;
 /// The number of objects that are created at the beginning of such a history.
 const BURST: std::ops::RangeInclusive<u8> = 14..=30;
 
@@ -59,8 +59,8 @@ impl<'a> Users<'a> {
         maybe(rng, 0.3, 2, Family::Endings);
         maybe(rng, 0.25, 1, Family::Pauses);
         maybe(rng, 0.25, 1, Family::Consents);
-        let names = if rng.random_bool(CROWDS) {
-            objects::NAMES_OF_CROWD
+        let names = if rng.random_bool(MANY_OBJECTS) {
+            objects::NAMES_MAX
         } else {
             objects::NAMES
         };
@@ -73,13 +73,13 @@ impl<'a> Users<'a> {
     }
 
     /// Whether the history has many objects.
-    pub(super) fn is_crowd(&self) -> bool {
+    pub(super) fn has_many_objects(&self) -> bool {
         self.names > objects::NAMES
     }
 
     /// Draws the creations with which a history of many objects begins. Others begin with none.
     pub(super) fn burst(&mut self, rng: &mut StdRng) -> Vec<Action> {
-        if !self.is_crowd() {
+        if !self.has_many_objects() {
             return Vec::new();
         }
         let relation = self.relation(rng);
