@@ -1,0 +1,87 @@
+//! Whether bound objects and their copies agree in the end, and what users deleted is gone.
+
+use std::collections::BTreeMap;
+
+use bindery_api::annotations;
+
+use super::{Pair, of};
+use crate::{
+    invariants::{marks, sources::SourceEnd},
+    topology::{Cluster, PLURAL, group},
+    users::Circumstance,
+};
+
+impl Pair<'_> {
+    /// Checks bound objects against their copies.
+    pub(super) fn bound(&mut self) {
+        let group = group(self.relation.provider);
+        let copies: BTreeMap<_, _> = of(self.provider, &group, PLURAL)
+            .filter_map(|(key, object)| Some((marks::copy_on_provider(object)?.source, (key, object))))
+            .collect();
+        let sources: Vec<_> = of(self.consumer, &group, PLURAL).collect();
+        for (key, source) in sources {
+            if self.is_users(key, source) {
+                continue;
+            }
+            let copy = copies.get(marks::uid(source));
+            let circumstances = self.circumstances(Some(source), copy.copied());
+            let not_converged = |pair: &mut Self, message| pair.differs(key, message, circumstances.clone());
+            if marks::is_deleting(source) {
+                not_converged(self, "its deletion does not end".to_owned());
+                continue;
+            }
+            let Some((_, copy)) = copy else {
+                if !self.is_taken(key) {
+                    let on = Cluster::Provider(self.relation.provider);
+                    let is_touched = self.places(key).iter().any(|place| self.rewinds.is_touched(on, place));
+                    let of_clone = is_touched.then_some(Circumstance::CopyOfClone);
+                    let circumstances = circumstances.iter().copied().chain(of_clone).collect();
+                    self.differs(key, "it has no copy".to_owned(), circumstances);
+                }
+                continue;
+            };
+            if marks::serial(source) != marks::serial(copy) {
+                let (newer, older) = (marks::serial(source), marks::serial(copy));
+                not_converged(self, format!("its state is {newer:?}, that of its copy {older:?}"));
+            }
+            let noted = marks::annotation(source, annotations::PROVIDER_UID);
+            if noted != Some(marks::uid(copy)) {
+                let uid = marks::uid(copy);
+                not_converged(
+                    self,
+                    format!("its annotation names copy {noted:?}, and its copy is {uid}"),
+                );
+            }
+            if source["status"] != copy["status"] {
+                let (up, down) = (&copy["status"], &source["status"]);
+                not_converged(self, format!("its status is {down}, that of its copy {up}"));
+            }
+        }
+    }
+
+    /// Checks that copies whose sources a user deleted are gone.
+    pub(super) fn leftovers(&mut self, ends: &impl Fn(&str) -> Option<SourceEnd>) {
+        if self.happened(Circumstance::NamespaceForced) {
+            return;
+        }
+        let group = group(self.relation.provider);
+        let copies: Vec<_> = of(self.provider, &group, PLURAL).collect();
+        for (key, object) in copies {
+            let Some(copy) = marks::copy_on_provider(object) else {
+                continue;
+            };
+            let is_ours = copy.contract == self.contract && !copy.released && !copy.claimed;
+            let exists = of(self.consumer, &group, PLURAL).any(|(_, source)| marks::uid(source) == copy.source);
+            // A source that was made anew under the same name waits for the user, who decides what the copy is.
+            let is_wanted = || of(self.consumer, &group, PLURAL).any(|(source, _)| self.places(source).contains(key));
+            if is_ours && !exists && ends(copy.source) == Some(SourceEnd::ByUser) && !is_wanted() {
+                let circumstances = self.circumstances(None, Some((key, object)));
+                self.differs(
+                    key,
+                    "a user deleted its source, and it is left".to_owned(),
+                    circumstances,
+                );
+            }
+        }
+    }
+}

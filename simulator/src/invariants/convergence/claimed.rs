@@ -1,0 +1,143 @@
+//! Whether claimed objects and their copies agree in the end, and copies of what is claimed no more are gone.
+
+use std::collections::BTreeMap;
+
+use bindery_api::{annotations, names};
+use bindery_simulator_apiserver::ObjectKey;
+use serde_json::Value;
+
+use super::{CLAIMED, Pair, of};
+use crate::{
+    invariants::marks,
+    topology::{Claim, Cluster, Owner, PLURAL, Scope, Selection, group},
+    users::{Circumstance, object_name},
+};
+
+impl Pair<'_> {
+    /// Checks claimed objects against their copies, where the offer's objects have namespaces.
+    pub(super) fn claimed(&mut self) {
+        if self.offer.scope != Scope::Namespaced {
+            return;
+        }
+        let offer = self.offer;
+        for &claim in &offer.claims {
+            match claim.owner {
+                Owner::Consumer => self.claimed_of_consumer(claim),
+                Owner::Provider => self.claimed_of_provider(claim),
+            }
+        }
+    }
+
+    fn claimed_of_consumer(&mut self, claim: Claim) {
+        let resource = claim.resource.plural();
+        let copies: BTreeMap<_, _> = of(self.provider, "", resource)
+            .filter_map(|(key, object)| {
+                let copy = marks::copy_on_provider(object)?;
+                (copy.claimed && copy.contract == self.contract).then_some((copy.source.to_owned(), (key, object)))
+            })
+            .collect();
+        let sources: Vec<_> = of(self.consumer, "", resource).collect();
+        for (key, source) in sources {
+            if marks::is_copy_on_consumer(source)
+                || !self.selects(claim, key, source)
+                || !self.is_mapped(&key.namespace)
+            {
+                continue;
+            }
+            match copies.get(marks::uid(source)) {
+                None => {
+                    let place = names::provider_namespace(&self.contract, &key.namespace);
+                    let at = ObjectKey::new("", resource, &place, &key.name);
+                    if !self.provider.contains_key(&at) {
+                        let on = Cluster::Provider(self.relation.provider);
+                        let is_touched = self.rewinds.is_touched(on, &at);
+                        let circumstances = is_touched.then_some(Circumstance::CopyOfClone).into_iter().collect();
+                        self.differs(key, "it is claimed, and has no copy".to_owned(), circumstances);
+                    }
+                }
+                Some((at, _)) if self.ledger.was_overwritten(self.relation.provider, at) => {}
+                Some((at, copy)) if source["data"] != copy["data"] => {
+                    let circumstances = self.circumstances(Some(source), Some((at, copy)));
+                    self.differs(
+                        key,
+                        "it is claimed, and its copy has other data".to_owned(),
+                        circumstances,
+                    );
+                }
+                Some(_) => {}
+            }
+        }
+        for (source, (key, copy)) in &copies {
+            let released = marks::copy_on_provider(copy).is_some_and(|copy| copy.released);
+            let exists = of(self.consumer, "", resource).any(|(_, object)| marks::uid(object) == source);
+            if !exists && !released {
+                let circumstances = self.circumstances(None, Some((key, copy)));
+                self.differs(
+                    key,
+                    "its claimed source is gone, and it is left".to_owned(),
+                    circumstances,
+                );
+            }
+        }
+    }
+
+    fn claimed_of_provider(&mut self, claim: Claim) {
+        let resource = claim.resource.plural();
+        let copies: BTreeMap<_, _> = of(self.consumer, "", resource)
+            .filter(|(_, object)| marks::is_copy_on_consumer(object))
+            .filter_map(|(key, object)| Some((marks::annotation(object, annotations::PROVIDER_UID)?, (key, object))))
+            .collect();
+        let prefix = format!("{}-", self.contract);
+        let sources: Vec<_> = of(self.provider, "", resource)
+            .filter(|(key, object)| key.namespace.starts_with(&prefix) && marks::copy_on_provider(object).is_none())
+            .collect();
+        for (key, source) in sources {
+            let namespace = key.namespace.strip_prefix(&prefix).unwrap_or_default();
+            let own = ObjectKey::new("", resource, namespace, &key.name);
+            if !self.selects(claim, &own, source) || !self.is_mapped(namespace) {
+                continue;
+            }
+            match copies.get(marks::uid(source)) {
+                // An object of the consumer has the name.
+                None if self.consumer.contains_key(&own) => {}
+                None => self.not_converged(key, "it is claimed, and the consumer has no copy".to_owned()),
+                Some((_, copy)) if source["data"] != copy["data"] => {
+                    self.not_converged(key, "it is claimed, and the consumer's copy has other data".to_owned());
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Whether a claim selects an object that is not being deleted.
+    fn selects(&self, claim: Claim, key: &ObjectKey, object: &Value) -> bool {
+        if marks::is_deleting(object) || marks::annotation(object, annotations::PAUSED).is_some() {
+            return false;
+        }
+        match claim.selection {
+            Selection::Named => key.name == object_name(0),
+            Selection::Labelled => marks::label(object, CLAIMED) == Some("true"),
+            Selection::Referenced => {
+                let refers = |source: &Value| {
+                    let references = source["spec"]["references"].as_array();
+                    references.is_some_and(|all| all.iter().any(|one| one["name"] == *key.name))
+                };
+                of(self.consumer, &group(self.relation.provider), PLURAL)
+                    .any(|(of, source)| of.namespace == key.namespace && !marks::is_deleting(source) && refers(source))
+            }
+        }
+    }
+
+    /// Whether a namespace of the consumer has a provider namespace for certain: a bound object with a copy is in it.
+    fn is_mapped(&self, namespace: &str) -> bool {
+        let group = group(self.relation.provider);
+        let place = names::provider_namespace(&self.contract, namespace);
+        let is_steady = |(_, object): (&ObjectKey, &Value)| !marks::is_deleting(object);
+        of(self.consumer, &group, PLURAL)
+            .filter(|(key, _)| key.namespace == namespace)
+            .any(is_steady)
+            && of(self.provider, &group, PLURAL)
+                .filter(|(key, _)| key.namespace == place)
+                .any(is_steady)
+    }
+}
