@@ -19,6 +19,9 @@ mod claimed;
 /// The label by which a claim selects.
 pub const CLAIMED: &str = "claimed";
 
+/// The field of a spec that operators of a history set in copies.
+pub const ADDED: &str = "extra";
+
 /// The objects of a cluster by key.
 type Objects = BTreeMap<ObjectKey, Arc<Value>>;
 

@@ -707,6 +707,15 @@ fn what_converged_has_no_differences() {
         differ(&mut world),
         ["NotConverged: its state is Some(4), that of its copy Some(3)"]
     );
+    // The operator may add a field. All else is that of the source.
+    let mut other = copy(4);
+    other["spec"]["extra"] = json!("operator");
+    world.user(ON_PROVIDER, &copy_key(), Some(other.clone()));
+    assert!(differ(&mut world).is_empty());
+    other["spec"]["note"] = json!("of an earlier state");
+    world.user(ON_PROVIDER, &copy_key(), Some(other));
+    let found = differ(&mut world);
+    assert!(found[0].starts_with("NotConverged: its spec is "), "{found:?}");
     world.user(ON_CONSUMER, &source_key(), None);
     assert_eq!(
         differ(&mut world),

@@ -13,7 +13,7 @@ use super::{
     install, namespace_name, object_name,
 };
 use crate::{
-    invariants::{BESIDE, STEADY, convergence::CLAIMED, marks},
+    invariants::{BESIDE, STEADY, convergence::{ADDED, CLAIMED}, marks},
     topology::{BoundBy, Cluster, DeletionPolicy, PLURAL, Selection, Topology, definition_name, group, offer_name},
     world::World,
 };
@@ -147,7 +147,7 @@ impl Users {
                 overwrite,
             } => {
                 let serial = self.ledger.next_serial();
-                let field = if overwrite { "note" } else { "extra" };
+                let field = if overwrite { "note" } else { ADDED };
                 let patch = json!({"spec": {(field): format!("operator-{serial}")}});
                 if let Some((key, mut hands)) = self.copy(world, relation, object) {
                     let group = key.group.clone();

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use bindery_api::annotations;
+use serde_json::Value;
 
-use super::{Pair, of};
+use super::{ADDED, Pair, of};
 use crate::{
     invariants::{marks, sources::SourceEnd},
     topology::{Cluster, PLURAL, group},
@@ -30,7 +31,7 @@ impl Pair<'_> {
                 not_converged(self, "its deletion does not end".to_owned());
                 continue;
             }
-            let Some((_, copy)) = copy else {
+            let Some((place, copy)) = copy else {
                 if !self.is_taken(key) {
                     let on = Cluster::Provider(self.relation.provider);
                     let is_touched = self.places(key).iter().any(|place| self.rewinds.is_touched(on, place));
@@ -43,6 +44,9 @@ impl Pair<'_> {
             if marks::serial(source) != marks::serial(copy) {
                 let (newer, older) = (marks::serial(source), marks::serial(copy));
                 not_converged(self, format!("its state is {newer:?}, that of its copy {older:?}"));
+            } else if !self.ledger.was_overwritten(self.relation.provider, place) && !has_same_spec(source, copy) {
+                let (up, down) = (&copy["spec"], &source["spec"]);
+                not_converged(self, format!("its spec is {down}, that of its copy {up}"));
             }
             let noted = marks::annotation(source, annotations::PROVIDER_UID);
             if noted != Some(marks::uid(copy)) {
@@ -84,4 +88,13 @@ impl Pair<'_> {
             }
         }
     }
+}
+
+/// Whether a copy has the spec of its source, and no other field but the one that operators add.
+fn has_same_spec(source: &Value, copy: &Value) -> bool {
+    let mut spec = copy["spec"].clone();
+    if let Some(fields) = spec.as_object_mut().filter(|_| source["spec"].get(ADDED).is_none()) {
+        fields.remove(ADDED);
+    }
+    spec == source["spec"]
 }
