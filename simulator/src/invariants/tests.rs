@@ -716,6 +716,11 @@ fn what_converged_has_no_differences() {
     world.user(ON_PROVIDER, &copy_key(), Some(other));
     let found = differ(&mut world);
     assert!(found[0].starts_with("NotConverged: its spec is "), "{found:?}");
+    world.user(ON_PROVIDER, &copy_key(), Some(copy(4)));
+    let second = ObjectKey::new(&group(1), "widgets", "kube-bind-c1-team-1", "object-2");
+    world.user(ON_PROVIDER, &second, Some(copy(4)));
+    assert_eq!(differ(&mut world), ["NotConverged: it is a second copy of its source"]);
+    world.user(ON_PROVIDER, &second, None);
     world.user(ON_CONSUMER, &source_key(), None);
     assert_eq!(
         differ(&mut world),

@@ -13,7 +13,11 @@ use super::{
     install, namespace_name, object_name,
 };
 use crate::{
-    invariants::{BESIDE, STEADY, convergence::{ADDED, CLAIMED}, marks},
+    invariants::{
+        BESIDE, STEADY,
+        convergence::{ADDED, CLAIMED},
+        marks,
+    },
     topology::{BoundBy, Cluster, DeletionPolicy, PLURAL, Selection, Topology, definition_name, group, offer_name},
     world::World,
 };

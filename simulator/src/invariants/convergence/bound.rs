@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use bindery_api::annotations;
+use bindery_simulator_apiserver::ObjectKey;
 use serde_json::Value;
 
 use super::{ADDED, Pair, of};
@@ -16,9 +17,21 @@ impl Pair<'_> {
     /// Checks bound objects against their copies.
     pub(super) fn bound(&mut self) {
         let group = group(self.relation.provider);
-        let copies: BTreeMap<_, _> = of(self.provider, &group, PLURAL)
-            .filter_map(|(key, object)| Some((marks::copy_on_provider(object)?.source, (key, object))))
-            .collect();
+        let mut copies: BTreeMap<&str, (&ObjectKey, &Value)> = BTreeMap::new();
+        let mut second = Vec::new();
+        for (key, object) in of(self.provider, &group, PLURAL) {
+            let Some(copy) = marks::copy_on_provider(object) else {
+                continue;
+            };
+            let is_second = copies.insert(copy.source, (key, object)).is_some();
+            if is_second && copy.contract == self.contract && !copy.released {
+                second.push((key, object));
+            }
+        }
+        for (key, object) in second {
+            let circumstances = self.circumstances(None, Some((key, object)));
+            self.differs(key, "it is a second copy of its source".to_owned(), circumstances);
+        }
         let sources: Vec<_> = of(self.consumer, &group, PLURAL).collect();
         for (key, source) in sources {
             if self.is_users(key, source) {
