@@ -191,6 +191,12 @@ impl Player<'_> {
         if let Some(unrest) = self.unrest.take() {
             self.invariants.report(unrest);
         }
+        // What had converged stays so.
+        if !self.is_over() {
+            for violation in self.differences() {
+                self.invariants.report(violation);
+            }
+        }
     }
 
     fn differences(&mut self) -> Vec<Violation> {
