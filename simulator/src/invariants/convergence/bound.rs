@@ -23,8 +23,12 @@ impl Pair<'_> {
             let Some(copy) = marks::copy_on_provider(object) else {
                 continue;
             };
-            let is_second = copies.insert(copy.source, (key, object)).is_some();
-            if is_second && copy.contract == self.contract && !copy.released {
+            if copy.released && copies.contains_key(copy.source) {
+                continue;
+            }
+            let first = copies.insert(copy.source, (key, object));
+            let first = first.and_then(|(_, first)| marks::copy_on_provider(first));
+            if first.is_some_and(|first| !first.released) && copy.contract == self.contract {
                 second.push((key, object));
             }
         }
