@@ -38,13 +38,20 @@ impl Pair<'_> {
             .collect();
         let sources: Vec<_> = of(self.consumer, "", resource).collect();
         for (key, source) in sources {
-            if marks::is_copy_on_consumer(source)
-                || !self.selects(claim, key, source)
-                || !self.is_mapped(&key.namespace)
-            {
+            if marks::is_copy_on_consumer(source) || !self.is_mapped(&key.namespace) {
                 continue;
             }
-            match copies.get(marks::uid(source)) {
+            let copy = copies.get(marks::uid(source));
+            if !self.selects(claim, key, source) {
+                let copy = copy.filter(|(_, copy)| must_go(copy) && self.is_deselected(claim, key, source));
+                if let Some((at, copy)) = copy {
+                    let circumstances = self.circumstances(Some(source), Some((at, copy)));
+                    let message = "it is claimed no more, and its copy is left".to_owned();
+                    self.differs(key, message, circumstances);
+                }
+                continue;
+            }
+            match copy {
                 None => {
                     let place = names::provider_namespace(&self.contract, &key.namespace);
                     let at = ObjectKey::new("", resource, &place, &key.name);
@@ -117,14 +124,24 @@ impl Pair<'_> {
         match claim.selection {
             Selection::Named => key.name == object_name(0),
             Selection::Labelled => marks::label(object, CLAIMED) == Some("true"),
-            Selection::Referenced => {
-                let refers = |source: &Value| {
-                    let references = source["spec"]["references"].as_array();
-                    references.is_some_and(|all| all.iter().any(|one| one["name"] == *key.name))
-                };
-                of(self.consumer, &group(self.relation.provider), PLURAL)
-                    .any(|(of, source)| of.namespace == key.namespace && !marks::is_deleting(source) && refers(source))
-            }
+            Selection::Referenced => of(self.consumer, &group(self.relation.provider), PLURAL).any(|(of, source)| {
+                of.namespace == key.namespace && !marks::is_deleting(source) && refers_to(source, &key.name)
+            }),
+        }
+    }
+
+    /// Whether an object is not claimed for certain, so that its copy has to go. Nothing is written for a paused object, and the copy
+    /// of one that is being deleted is another check's.
+    fn is_deselected(&self, claim: Claim, key: &ObjectKey, object: &Value) -> bool {
+        if marks::is_deleting(object) || marks::annotation(object, annotations::PAUSED).is_some() {
+            return false;
+        }
+        match claim.selection {
+            Selection::Named => key.name != object_name(0),
+            Selection::Labelled => marks::label(object, CLAIMED) != Some("true"),
+            // A reference of an object that is being deleted counts until the object is gone.
+            Selection::Referenced => !of(self.consumer, &group(self.relation.provider), PLURAL)
+                .any(|(of, source)| of.namespace == key.namespace && refers_to(source, &key.name)),
         }
     }
 
@@ -140,4 +157,16 @@ impl Pair<'_> {
                 .filter(|(key, _)| key.namespace == place)
                 .any(is_steady)
     }
+}
+
+/// Whether a bound object refers to a claimed object of this name.
+fn refers_to(source: &Value, name: &str) -> bool {
+    let references = source["spec"]["references"].as_array();
+    references.is_some_and(|all| all.iter().any(|one| one["name"] == *name))
+}
+
+/// Whether the copy of a claimed object has to go when nothing claims the object any more: nobody released or paused the copy.
+fn must_go(copy: &Value) -> bool {
+    let is_released = marks::copy_on_provider(copy).is_some_and(|copy| copy.released);
+    !is_released && marks::annotation(copy, annotations::PAUSED).is_none()
 }
