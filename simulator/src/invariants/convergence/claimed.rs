@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bindery_api::{annotations, names};
+use bindery_api::{annotations, labels, names};
 use bindery_simulator_apiserver::ObjectKey;
 use serde_json::Value;
 
@@ -110,6 +110,37 @@ impl Pair<'_> {
                 None => self.not_converged(key, "it is claimed, and the consumer has no copy".to_owned()),
                 Some((_, copy)) if source["data"] != copy["data"] => {
                     self.not_converged(key, "it is claimed, and the consumer's copy has other data".to_owned());
+                }
+                Some(_) => {}
+            }
+        }
+        self.withdrawn(claim);
+    }
+
+    /// Checks that the consumer has no copies of provider's objects that are gone or claimed no more. Where the provider went back in
+    /// time, the product withdraws nothing.
+    fn withdrawn(&mut self, claim: Claim) {
+        let went_back = [Circumstance::ProviderRestoredInPlace, Circumstance::ProviderLostObjects];
+        if went_back.iter().any(|one| self.happened(*one)) {
+            return;
+        }
+        let contract = self.provider.get(&ObjectKey::new("", "namespaces", "", &self.contract));
+        let uid = contract.map_or("", |namespace| marks::uid(namespace));
+        let resource = claim.resource.plural();
+        let copies: Vec<_> = of(self.consumer, "", resource)
+            .filter(|(_, object)| marks::is_copy_on_consumer(object))
+            .filter(|(_, object)| marks::label(object, labels::CONTRACT_UID) == Some(uid))
+            .collect();
+        for (key, copy) in copies {
+            if marks::annotation(copy, annotations::PAUSED).is_some() || !self.is_mapped(&key.namespace) {
+                continue;
+            }
+            let of_copy = marks::annotation(copy, annotations::PROVIDER_UID);
+            let source = of(self.provider, "", resource).find(|(_, object)| Some(marks::uid(object)) == of_copy);
+            match source {
+                None => self.not_converged(key, "its claimed source on the provider is gone, and it is left".to_owned()),
+                Some((_, source)) if self.is_deselected(claim, key, source) => {
+                    self.not_converged(key, "its source is claimed no more, and it is left".to_owned());
                 }
                 Some(_) => {}
             }
