@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    topology::{Topology, group},
+    topology::{Claim, ClaimedResource, Owner, Selection, Topology, group},
     users::{Said, Word},
 };
 
@@ -674,22 +674,91 @@ fn a_binding_without_a_contract_is_not_ready() {
     assert_eq!(found, [Invariant::NotReady]);
 }
 
+/// What is not as it has to be in the end, in words.
+fn differences(world: &mut World, topology: &Topology) -> Vec<String> {
+    let World {
+        invariants,
+        ledger,
+        objects,
+        ..
+    } = world;
+    let found = invariants.differences(topology, ledger, objects, 0);
+    found
+        .into_iter()
+        .map(|found| format!("{}: {}", found.invariant, found.message))
+        .collect()
+}
+
+/// A world with a binding that is ready, and a source with its copy.
+fn ready() -> World {
+    let mut world = World::new();
+    world.in_use();
+    let binding = ObjectKey::new("kube-bind.io", "apiservicebindings", "", "widgets-1");
+    let object = json!({"metadata": {"uid": "b", "name": "widgets-1"}, "spec": {}, "status": {"conditions": [
+        {"type": "Ready", "status": "True"},
+    ]}});
+    world.user(ON_CONSUMER, &binding, Some(object));
+    world.synced();
+    world
+}
+
+/// A pair whose offer claims Secrets with label `claimed=true`.
+fn claiming(owner: Owner) -> Topology {
+    let mut topology = Topology::pair();
+    topology.providers[0].offer.claims = vec![Claim {
+        resource: ClaimedResource::Secrets,
+        selection: Selection::Labelled,
+        owner,
+    }];
+    topology
+}
+
+#[test]
+fn copies_of_the_consumers_objects_that_are_claimed_no_more_go() {
+    let (mut world, topology) = (ready(), claiming(Owner::Consumer));
+    let key = ObjectKey::new("", "secrets", "team-1", "object-2");
+    let place = ObjectKey::new("", "secrets", "kube-bind-c1-team-1", "object-2");
+    let object = |claimed: &str| Some(json!({"metadata": {"uid": "x", "labels": {"claimed": claimed}}, "data": {"a": "b"}}));
+    let copy = json!({"metadata": {"uid": "y", "labels": {"kube-bind.io/owner": "consumer"}, "annotations": {
+        "kube-bind.io/cluster-namespace": CONTRACT, "kube-bind.io/consumer-uid": "x",
+    }}, "data": {"a": "b"}});
+    world.user(ON_CONSUMER, &key, object("true"));
+    world.product(BINDER, ON_PROVIDER, &place, Some(copy));
+    assert!(differences(&mut world, &topology).is_empty());
+    world.user(ON_CONSUMER, &key, object("false"));
+    let expect = ["NotConverged: it is claimed no more, and its copy is left"];
+    assert_eq!(differences(&mut world, &topology), expect);
+    world.product(BINDER, ON_PROVIDER, &place, None);
+    assert!(differences(&mut world, &topology).is_empty());
+}
+
+#[test]
+fn copies_of_the_providers_objects_that_are_claimed_no_more_go() {
+    let (mut world, topology) = (ready(), claiming(Owner::Provider));
+    let key = ObjectKey::new("", "secrets", "kube-bind-c1-team-1", "object-2");
+    let place = ObjectKey::new("", "secrets", "team-1", "object-2");
+    let object = |claimed: &str| Some(json!({"metadata": {"uid": "x", "labels": {"claimed": claimed}}, "data": {"a": "b"}}));
+    // `n` is the UID of the contract's namespace.
+    let copy = json!({"metadata": {"uid": "y", "annotations": {"kube-bind.io/provider-uid": "x"},
+        "labels": {"kube-bind.io/owner": "provider", "kube-bind.io/contract-uid": "n"}}, "data": {"a": "b"}});
+    world.user(ON_PROVIDER, &key, object("true"));
+    world.product(KONNECTOR, ON_CONSUMER, &place, Some(copy));
+    assert!(differences(&mut world, &topology).is_empty());
+    world.user(ON_PROVIDER, &key, object("false"));
+    let expect = ["NotConverged: its source is claimed no more, and it is left"];
+    assert_eq!(differences(&mut world, &topology), expect);
+    world.user(ON_PROVIDER, &key, None);
+    let expect = ["NotConverged: its claimed source on the provider is gone, and it is left"];
+    assert_eq!(differences(&mut world, &topology), expect);
+    // A provider that went back in time withdraws nothing.
+    world.ledger.of_provider(1, Circumstance::ProviderRestoredInPlace);
+    assert!(differences(&mut world, &topology).is_empty());
+}
+
 #[test]
 fn what_converged_has_no_differences() {
     let mut world = World::new();
-    let differ = |world: &mut World| -> Vec<String> {
-        let World {
-            invariants,
-            ledger,
-            objects,
-            ..
-        } = world;
-        let found = invariants.differences(&Topology::pair(), ledger, objects, 0);
-        found
-            .into_iter()
-            .map(|found| format!("{}: {}", found.invariant, found.message))
-            .collect()
-    };
+    let differ = |world: &mut World| differences(world, &Topology::pair());
     world.synced();
     assert!(differ(&mut world).is_empty(), "nothing is bound");
     let binding = ObjectKey::new("kube-bind.io", "apiservicebindings", "", "widgets-1");
