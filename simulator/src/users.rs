@@ -8,6 +8,7 @@ mod ledger;
 mod perform;
 
 pub use action::{Action, Consent, Ending, Kind, ObjectName, Propagation, Relation, namespace_name, object_name};
+pub(crate) use bind::bundle_name;
 pub(crate) use install::change_definition;
 pub use ledger::{Circumstance, Ledger, Said, Word};
 pub use perform::Users;

@@ -714,6 +714,30 @@ fn claiming(owner: Owner) -> Topology {
 }
 
 #[test]
+fn a_bundle_makes_the_binding_of_its_export() {
+    let mut world = ready();
+    let binding = ObjectKey::new("kube-bind.io", "apiservicebindings", "", "widgets-1");
+    let bundle = ObjectKey::new("kube-bind.io", "apiservicebindingbundles", "", "bundle-1");
+    let object = |message: &str| {
+        json!({"metadata": {"uid": "bundle", "name": "bundle-1"}, "status": {"conditions": [
+            {"type": "Ready", "status": "False", "message": message},
+        ]}})
+    };
+    let found = |world: &mut World| -> Vec<String> {
+        let found = differences(world, &Topology::pair()).into_iter();
+        found.filter(|found| found.starts_with("NotReady")).collect()
+    };
+    world.user(ON_CONSUMER, &bundle, Some(object("why")));
+    assert!(found(&mut world).is_empty());
+    world.user(ON_CONSUMER, &binding, None);
+    assert_eq!(found(&mut world), ["NotReady: it has no binding for its export"]);
+    world.user(ON_CONSUMER, &bundle, Some(object("set kube-bind.io/accept-provider-change")));
+    assert!(found(&mut world).is_empty(), "it waits for its user");
+    world.user(ON_CONSUMER, &bundle, deleting(object("why")));
+    assert_eq!(found(&mut world), ["NotReady: it is being deleted, and does not end"]);
+}
+
+#[test]
 fn copies_of_the_consumers_objects_that_are_claimed_no_more_go() {
     let (mut world, topology) = (ready(), claiming(Owner::Consumer));
     let key = ObjectKey::new("", "secrets", "team-1", "object-2");

@@ -115,7 +115,7 @@ fn identity(world: &mut World, consumer: u8) -> Option<String> {
 }
 
 /// The name of the bundle of a provider.
-pub(super) fn bundle_name(provider: u8) -> String {
+pub(crate) fn bundle_name(provider: u8) -> String {
     format!("bundle-{provider}")
 }
 

@@ -8,7 +8,7 @@ use super::{Pair, of};
 use crate::{
     invariants::{Invariant, marks},
     topology::{PLURAL, group, offer_name},
-    users::Circumstance,
+    users::{Circumstance, bundle_name},
 };
 
 impl Pair<'_> {
@@ -28,6 +28,7 @@ impl Pair<'_> {
     /// Checks the binding. Returns whether there is one that syncs.
     pub(super) fn binding(&mut self) -> bool {
         let Some((key, binding)) = self.its_binding() else {
+            self.bundle();
             return false;
         };
         if marks::annotation(&binding, annotations::PAUSED).is_some() {
@@ -66,6 +67,39 @@ impl Pair<'_> {
         let message = format!("it is not ready: {}", said(ready));
         self.found(Invariant::NotReady, key.to_string(), &message);
         false
+    }
+
+    /// Checks a bundle whose export has no binding: it ends, waits for its user, or makes the binding.
+    fn bundle(&mut self) {
+        let key = ObjectKey::new(
+            "kube-bind.io",
+            "apiservicebindingbundles",
+            "",
+            &bundle_name(self.relation.provider),
+        );
+        let Some(bundle) = self.consumer.get(&key) else {
+            return;
+        };
+        if marks::is_deleting(bundle) {
+            self.found(Invariant::NotReady, key.to_string(), "it is being deleted, and does not end");
+            return;
+        }
+        let name = offer_name(self.relation.provider);
+        let export = ObjectKey::new("kube-bind.io", "apiserviceexports", &self.contract, &name);
+        let export = self.provider.get(&export);
+        let is_exported = export.is_some_and(|export| !marks::is_deleting(export));
+        // A message that names an annotation asks the user to set it.
+        let asks = |condition: &Value| {
+            let message = condition["message"].as_str();
+            message.is_some_and(|message| message.contains("kube-bind.io/"))
+        };
+        let conditions = bundle["status"]["conditions"].as_array();
+        let waits = marks::annotation(bundle, annotations::PAUSED).is_some()
+            || conditions.is_some_and(|all| all.iter().any(asks))
+            || self.has_to_bind_again();
+        if is_exported && !waits {
+            self.found(Invariant::NotReady, key.to_string(), "it has no binding for its export");
+        }
     }
 
     /// Whether the export went although there is a binding: the owner unbound it at the provider, a restore of the provider took it,
