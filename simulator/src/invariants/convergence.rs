@@ -87,6 +87,7 @@ impl Invariants {
                         let ends = |uid: &str| self.sources.end(number, uid);
                         pair.leftovers(&ends);
                         pair.claimed();
+                        pair.hanging();
                     }
                 }
                 let orphaned = pair.is_orphaned().then_some(Circumstance::BindingOrphaned);

@@ -714,6 +714,20 @@ fn claiming(owner: Owner) -> Topology {
 }
 
 #[test]
+fn the_deletion_of_an_empty_provider_namespace_ends() {
+    let mut world = ready();
+    let differ = |world: &mut World| differences(world, &Topology::pair());
+    let object = |finalizer: &str| deleting(json!({"metadata": {"uid": "ns", "finalizers": [finalizer]}}));
+    let key = |name: &str| ObjectKey::new("kube-bind.io", "apiservicenamespaces", CONTRACT, name);
+    world.user(ON_PROVIDER, &key("team-1"), object("kube-bind.io/namespace"));
+    assert!(differ(&mut world).is_empty(), "a copy is left in the namespace");
+    world.user(ON_PROVIDER, &key("team-2"), object("example.dev/other"));
+    assert!(differ(&mut world).is_empty());
+    world.user(ON_PROVIDER, &key("team-2"), object("kube-bind.io/namespace"));
+    assert_eq!(differ(&mut world), ["NotConverged: its deletion does not end"]);
+}
+
+#[test]
 fn a_bundle_makes_the_binding_of_its_export() {
     let mut world = ready();
     let binding = ObjectKey::new("kube-bind.io", "apiservicebindings", "", "widgets-1");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bindery_api::annotations;
+use bindery_api::{annotations, names};
 use bindery_simulator_apiserver::ObjectKey;
 use serde_json::Value;
 
@@ -12,6 +12,9 @@ use crate::{
     topology::{Cluster, PLURAL, group},
     users::Circumstance,
 };
+
+/// The ConfigMap that the control plane puts into each namespace.
+const ROOT_CERTIFICATES: &str = "kube-root-ca.crt";
 
 impl Pair<'_> {
     /// Checks bound objects against their copies.
@@ -105,6 +108,32 @@ impl Pair<'_> {
             }
         }
     }
+
+    /// Checks that the APIServiceNamespaces of a binding that syncs end when they are deleted and nothing of a user or an operator
+    /// is left in their provider namespaces.
+    pub(super) fn hanging(&mut self) {
+        let hanging: Vec<_> = of(self.provider, "kube-bind.io", "apiservicenamespaces")
+            .filter(|(key, object)| key.namespace == self.contract && has_our_finalizer(object))
+            .filter(|(_, object)| marks::is_deleting(object))
+            .collect();
+        for (key, _) in hanging {
+            let place = names::provider_namespace(&self.contract, &key.name);
+            let kinds = [(group(self.relation.provider), PLURAL), (String::new(), "secrets"), (String::new(), "configmaps")];
+            let is_used = kinds.iter().any(|(group, resource)| {
+                of(self.provider, group, resource).any(|(key, _)| key.namespace == place && key.name != ROOT_CERTIFICATES)
+            });
+            if !is_used {
+                self.not_converged(key, "its deletion does not end".to_owned());
+            }
+        }
+    }
+}
+
+/// Whether an object has a finalizer of the product.
+fn has_our_finalizer(object: &Value) -> bool {
+    let all = object["metadata"]["finalizers"].as_array();
+    let is_ours = |one: &Value| one.as_str().is_some_and(|one| one.starts_with("kube-bind.io/"));
+    all.is_some_and(|all| all.iter().any(is_ours))
 }
 
 /// Whether a copy has the spec of its source, and no other field but the one that operators add.
