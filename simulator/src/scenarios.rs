@@ -25,7 +25,7 @@ impl Scenario {
 }
 
 /// All scenarios.
-const ALL: [Scenario; 12] = [
+const ALL: [Scenario; 13] = [
     Scenario {
         name: "D1",
         make: cloned::a_clone_beside_its_origin,
@@ -48,6 +48,10 @@ const ALL: [Scenario; 12] = [
     },
     Scenario {
         name: "N1",
+        make: unbound::a_restored_provider_while_unbinding,
+    },
+    Scenario {
+        name: "N2",
         make: unbound::a_restored_provider_while_unbinding,
     },
     Scenario {

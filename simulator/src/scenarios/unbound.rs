@@ -55,6 +55,7 @@ pub(super) fn objects_that_come_with_an_unbind() -> History {
 }
 
 /// The provider is restored while an unbind deletes, and the konnector starts anew: what the restore brought back is deleted again.
+/// Until then the provider does not delete the export, and the binding waits.
 pub(super) fn a_restored_provider_while_unbinding() -> History {
     let of = Cluster::Provider(1);
     let process = ProcessName::Konnector {
