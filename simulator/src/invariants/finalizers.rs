@@ -53,7 +53,12 @@ pub(super) fn check<C: Clusters>(
 
 /// Whether the consumer has a binding of the provider's API that stays, and its contract the export. Otherwise sources are let go
 /// without their copies.
-pub(super) fn is_in_use<C: Clusters>(seen: &Seen<'_, C>, contracts: &mut Contracts, consumer: u8, provider: u8) -> bool {
+pub(super) fn is_in_use<C: Clusters>(
+    seen: &Seen<'_, C>,
+    contracts: &mut Contracts,
+    consumer: u8,
+    provider: u8,
+) -> bool {
     let name = offer_name(provider);
     let bindings = seen.clusters.objects(Cluster::Consumer(consumer));
     let is_bound = bindings.iter().any(|(key, object)| {

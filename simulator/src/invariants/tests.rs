@@ -182,7 +182,8 @@ fn copy(serial: u64) -> Value {
 
 /// An object that the operator put into a provider namespace.
 fn operators_own() -> Value {
-    json!({"metadata": {"uid": "k", "namespace": "kube-bind-c1-team-1", "labels": {"example.dev/operators-own": "true"}}})
+    let labels = json!({"example.dev/operators-own": "true"});
+    json!({"metadata": {"uid": "k", "namespace": "kube-bind-c1-team-1", "labels": labels}})
 }
 
 /// An object with the konnector's finalizer.
@@ -756,7 +757,10 @@ fn copies_of_the_consumers_objects_that_are_claimed_no_more_go() {
     let (mut world, topology) = (ready(), claiming(Owner::Consumer));
     let key = ObjectKey::new("", "secrets", "team-1", "object-2");
     let place = ObjectKey::new("", "secrets", "kube-bind-c1-team-1", "object-2");
-    let object = |claimed: &str| Some(json!({"metadata": {"uid": "x", "labels": {"claimed": claimed}}, "data": {"a": "b"}}));
+    let object = |claimed: &str| {
+        let labels = json!({"claimed": claimed});
+        Some(json!({"metadata": {"uid": "x", "labels": labels}, "data": {"a": "b"}}))
+    };
     let copy = json!({"metadata": {"uid": "y", "labels": {"kube-bind.io/owner": "consumer"}, "annotations": {
         "kube-bind.io/cluster-namespace": CONTRACT, "kube-bind.io/consumer-uid": "x",
     }}, "data": {"a": "b"}});
@@ -775,7 +779,10 @@ fn copies_of_the_providers_objects_that_are_claimed_no_more_go() {
     let (mut world, topology) = (ready(), claiming(Owner::Provider));
     let key = ObjectKey::new("", "secrets", "kube-bind-c1-team-1", "object-2");
     let place = ObjectKey::new("", "secrets", "team-1", "object-2");
-    let object = |claimed: &str| Some(json!({"metadata": {"uid": "x", "labels": {"claimed": claimed}}, "data": {"a": "b"}}));
+    let object = |claimed: &str| {
+        let labels = json!({"claimed": claimed});
+        Some(json!({"metadata": {"uid": "x", "labels": labels}, "data": {"a": "b"}}))
+    };
     // `n` is the UID of the contract's namespace.
     let copy = json!({"metadata": {"uid": "y", "annotations": {"kube-bind.io/provider-uid": "x"},
         "labels": {"kube-bind.io/owner": "provider", "kube-bind.io/contract-uid": "n"}}, "data": {"a": "b"}});

@@ -67,7 +67,10 @@ fn pairs_that_no_seed_shows_are_told() {
         report.add(&record, &outcome);
     }
     let text = report.to_string();
-    let told = |invariant: &str| text.contains(&format!("{invariant} by D1 in {{ConsumerRestoredBeside, WriterIsClone}}"));
+    let told = |invariant: &str| {
+        let line = format!("{invariant} by D1 in {{ConsumerRestoredBeside, WriterIsClone}}");
+        text.contains(&line)
+    };
     assert!(told("NotAtRest"), "{text}");
     assert!(!told("SpecRewound"), "{text}");
 }

@@ -118,10 +118,12 @@ impl Pair<'_> {
             .collect();
         for (key, _) in hanging {
             let place = names::provider_namespace(&self.contract, &key.name);
-            let kinds = [(group(self.relation.provider), PLURAL), (String::new(), "secrets"), (String::new(), "configmaps")];
-            let is_used = kinds.iter().any(|(group, resource)| {
-                of(self.provider, group, resource).any(|(key, _)| key.namespace == place && key.name != ROOT_CERTIFICATES)
-            });
+            let group = group(self.relation.provider);
+            let kinds = [(&*group, PLURAL), ("", "secrets"), ("", "configmaps")];
+            let is_in_place = |key: &ObjectKey| key.namespace == place && key.name != ROOT_CERTIFICATES;
+            let is_used = kinds
+                .iter()
+                .any(|(group, resource)| of(self.provider, group, resource).any(|(key, _)| is_in_place(key)));
             if !is_used {
                 self.not_converged(key, "its deletion does not end".to_owned());
             }

@@ -138,7 +138,10 @@ impl Pair<'_> {
             let of_copy = marks::annotation(copy, annotations::PROVIDER_UID);
             let source = of(self.provider, "", resource).find(|(_, object)| Some(marks::uid(object)) == of_copy);
             match source {
-                None => self.not_converged(key, "its claimed source on the provider is gone, and it is left".to_owned()),
+                None => {
+                    let message = "its claimed source on the provider is gone, and it is left";
+                    self.not_converged(key, message.to_owned());
+                }
                 Some((_, source)) if self.is_deselected(claim, key, source) => {
                     self.not_converged(key, "its source is claimed no more, and it is left".to_owned());
                 }
