@@ -236,8 +236,9 @@ impl<C: Clusters> Seen<'_, C> {
     /// The binding of a relation.
     fn binding(&self, relation: Relation) -> Option<Arc<Value>> {
         let name = offer_name(relation.provider);
-        let key = ObjectKey::new("kube-bind.io", "apiservicebindings", "", &name);
-        self.clusters.object(Cluster::Consumer(relation.consumer), &key)
+        let mut objects = self.clusters.objects(Cluster::Consumer(relation.consumer)).into_iter();
+        let (_, binding) = objects.find(|(key, object)| marks::is_binding_of(key, object, &name))?;
+        Some(binding)
     }
 
     fn binding_uid(&self, relation: Relation) -> Option<String> {

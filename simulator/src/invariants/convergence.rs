@@ -122,12 +122,9 @@ impl Pair<'_> {
     /// The binding of the relation.
     fn its_binding(&self) -> Option<(ObjectKey, Value)> {
         let name = offer_name(self.relation.provider);
-        let is_its = |binding: &Value| {
-            let export = binding["spec"]["exportName"].as_str();
-            export.or_else(|| binding["metadata"]["name"].as_str()) == Some(&*name)
-        };
-        let found = of(self.consumer, "kube-bind.io", "apiservicebindings").find(|(_, binding)| is_its(binding))?;
-        Some((found.0.clone(), found.1.clone()))
+        let mut bindings = of(self.consumer, "kube-bind.io", "apiservicebindings");
+        let (key, binding) = bindings.find(|(key, binding)| marks::is_binding_of(key, binding, &name))?;
+        Some((key.clone(), binding.clone()))
     }
 
     fn happened(&self, circumstance: Circumstance) -> bool {

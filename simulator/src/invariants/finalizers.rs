@@ -61,10 +61,9 @@ pub(super) fn is_in_use<C: Clusters>(
 ) -> bool {
     let name = offer_name(provider);
     let bindings = seen.clusters.objects(Cluster::Consumer(consumer));
-    let is_bound = bindings.iter().any(|(key, object)| {
-        let export = object["spec"]["exportName"].as_str().unwrap_or(&key.name);
-        key.resource == "apiservicebindings" && export == name && !marks::is_deleting(object)
-    });
+    let is_bound = bindings
+        .iter()
+        .any(|(key, object)| marks::is_binding_of(key, object, &name) && !marks::is_deleting(object));
     let exports = seen.clusters.objects(Cluster::Provider(provider));
     let mut exports = exports
         .iter()

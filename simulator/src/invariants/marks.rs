@@ -1,6 +1,7 @@
 //! What the labels and annotations of an object say about it.
 
 use bindery_api::{annotations, finalizers::SYNCER, labels};
+use bindery_simulator_apiserver::ObjectKey;
 use serde_json::Value;
 
 /// The UID of an object.
@@ -37,6 +38,12 @@ pub fn serial(object: &Value) -> Option<u64> {
 
 /// The annotation with the serial number of objects that have no spec, such as Secrets. It is copied with the object.
 pub const SERIAL: &str = "example.dev/serial";
+
+/// Whether an object of a consumer is the binding of the export of this name.
+pub fn is_binding_of(key: &ObjectKey, object: &Value, export: &str) -> bool {
+    let of = object["spec"]["exportName"].as_str().unwrap_or(&key.name);
+    key.group == "kube-bind.io" && key.resource == "apiservicebindings" && of == export
+}
 
 /// A copy on a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

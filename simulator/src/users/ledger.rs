@@ -79,7 +79,7 @@ pub enum Circumstance {
     RewindUnseen,
 }
 
-/// What a user's deletion meant for a source.
+/// What a user said about objects and copies, by a deletion or by a consent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Word {
     /// The user wants copies deleted with the binding, and ended the binding.
@@ -92,7 +92,7 @@ pub enum Word {
     ConsentUnbind,
 }
 
-/// What a user said at some time, and what it is about.
+/// One statement of a user, and the binding and the sources that it is about.
 #[derive(Clone, Debug)]
 pub struct Said {
     /// What the user said.
