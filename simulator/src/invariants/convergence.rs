@@ -6,7 +6,7 @@ use bindery_api::{annotations, names};
 use bindery_simulator_apiserver::ObjectKey;
 use serde_json::Value;
 
-use super::{Clusters, Invariant, Invariants, Violation, left, marks, rewinds::Rewinds};
+use super::{Clusters, Invariant, Invariants, Violation, leftovers, marks, rewinds::Rewinds};
 use crate::{
     topology::{Cluster, Offer, PLURAL, Scope, Topology, group, offer_name},
     users::{Circumstance, Ledger, Relation},
@@ -154,8 +154,8 @@ impl Pair<'_> {
     fn left(&mut self) {
         let key = ObjectKey::new("", "namespaces", "", &self.contract);
         let uid = self.provider.get(&key).map_or("", |namespace| marks::uid(namespace));
-        let rights = left::rights(self.provider, &self.contract);
-        let of_binding = left::of_binding(self.consumer, self.relation.provider, uid);
+        let rights = leftovers::rights(self.provider, &self.contract);
+        let of_binding = leftovers::of_binding(self.consumer, self.relation.provider, uid);
         let is_orphaned = self.is_orphaned();
         for (key, message) in rights.into_iter().chain(of_binding) {
             // Where the user orphans dependents of the binding, its CRD stays.
