@@ -12,6 +12,7 @@ use crate::{
 };
 
 mod account;
+mod clones;
 mod consumers;
 mod contracts;
 pub mod convergence;
