@@ -12,15 +12,16 @@ use crate::{
 };
 
 mod account;
-mod beside;
+mod clones;
 mod consumers;
 mod contracts;
 pub mod convergence;
 mod copies;
 mod finalizers;
 mod holders;
-mod left;
+mod leftovers;
 pub mod marks;
+mod operators;
 mod overwritten;
 mod paused;
 mod rest;
@@ -30,8 +31,8 @@ mod specs;
 mod violation;
 
 pub use account::Account;
-pub use beside::BESIDE;
 pub use copies::STEADY;
+pub use operators::BESIDE;
 pub use rest::{changed_fields, is_answer_to_heartbeat, is_of_rest};
 pub use violation::{Invariant, Violation};
 
@@ -108,11 +109,11 @@ impl Invariants {
                 let copy = copies::check(&seen, &mut self.contracts, &self.sources, &self.rewinds);
                 let spec = self.specs.check(&seen, &mut self.contracts, &self.rewinds);
                 let contract = contracts::check(&seen, &mut self.contracts);
-                let beside = beside::check(&seen, &mut self.contracts, &self.sources, &self.rewinds);
+                let operators = operators::check(&seen, &mut self.contracts, &self.sources, &self.rewinds);
                 let holder = self.holders.check(&seen, &mut self.contracts);
                 let paused = self.paused.check(&seen, &mut self.contracts);
                 let taken = overwritten::check(&seen, &mut self.contracts);
-                for found in [copy, spec, contract, beside, holder, paused, taken]
+                for found in [copy, spec, contract, operators, holder, paused, taken]
                     .into_iter()
                     .flatten()
                 {

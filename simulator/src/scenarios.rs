@@ -1,6 +1,10 @@
 //! Histories that were written down: those of the track record, which random seeds need not find.
 
-use crate::history::History;
+use crate::{
+    history::History,
+    topology::Cluster,
+    users::{Action, Kind, ObjectName, Relation},
+};
 
 mod cloned;
 mod leaders;
@@ -91,9 +95,9 @@ pub fn find(name: &str) -> Option<&'static Scenario> {
 }
 
 /// The object of this number in the first namespace of consumer 1.
-fn object(name: u8) -> crate::users::ObjectName {
-    crate::users::ObjectName {
-        kind: crate::users::Kind::Bound(1),
+fn object(name: u8) -> ObjectName {
+    ObjectName {
+        kind: Kind::Bound(1),
         namespace: 1,
         name,
     }
@@ -101,21 +105,15 @@ fn object(name: u8) -> crate::users::ObjectName {
 
 /// A history of a pair in which a user creates this many objects in the first second.
 fn with_objects(count: u8) -> History {
-    let on = crate::topology::Cluster::Consumer(1);
     (1..=count).fold(History::pair(1), |history, name| {
-        history.user(
-            u64::from(name) * 50,
-            crate::users::Action::Create {
-                on,
-                object: object(name),
-            },
-        )
+        let (on, object) = (CONSUMER, object(name));
+        history.user(u64::from(name) * 50, Action::Create { on, object })
     })
 }
 
 /// The one consumer of a pair, and what it has bound.
-const CONSUMER: crate::topology::Cluster = crate::topology::Cluster::Consumer(1);
-const RELATION: crate::users::Relation = crate::users::Relation {
+const CONSUMER: Cluster = Cluster::Consumer(1);
+const RELATION: Relation = Relation {
     consumer: 1,
     provider: 1,
 };

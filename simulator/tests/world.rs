@@ -251,7 +251,7 @@ fn run(seed: u64) -> World {
     world
 }
 
-/// Prints the trace of one seed, for the test that compares two runs.
+/// Environment variable `SEED` chooses another seed, and `TRACE` prints the trace.
 #[test]
 fn an_object_is_synced_and_its_status_comes_down() {
     let seed = std::env::var("SEED")

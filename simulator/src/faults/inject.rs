@@ -214,7 +214,7 @@ impl Faults {
             } => {
                 let time = Duration::from_millis(millis);
                 notice = (millis > LEASE_MILLIS).then_some(LedgerNotice::Froze(process, time));
-                world.arm(process, point, after, Strike::Freeze(time))
+                world.arm(process, point, after, ProcessFault::Freeze(time))
             }
             Fault::StopControllers { of, millis } => world.stop_controllers(of, Duration::from_millis(millis)),
             _ => return FaultEffect::Nothing,

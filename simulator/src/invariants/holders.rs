@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bindery_api::names;
 use bindery_simulator_apiserver::Change;
 
-use super::{Account, Clusters, Invariant, Seen, Violation, contracts::Contracts, left::RIGHTS};
+use super::{Account, Clusters, Invariant, Seen, Violation, contracts::Contracts, leftovers::RIGHTS};
 use crate::{
     faults::ProcessName,
     topology::{Cluster, provider_of_group},

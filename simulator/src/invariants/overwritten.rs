@@ -20,8 +20,7 @@ pub(super) fn check<C: Clusters>(seen: &Seen<'_, C>, contracts: &mut Contracts) 
     let consumer = contracts.consumer(seen.clusters, provider?, own).filter(|_| is_taken)?;
     // With this consent a cluster takes the place of another, whose objects had the same names.
     let binding = seen.binding(relation(Some(consumer), provider)?);
-    let may_relink =
-        |binding: Arc<Value>| marks::annotation(&binding, annotations::ACCEPT_PROVIDER_CHANGE).is_some();
+    let may_relink = |binding: Arc<Value>| marks::annotation(&binding, annotations::ACCEPT_PROVIDER_CHANGE).is_some();
     if binding.is_some_and(may_relink) {
         return None;
     }

@@ -1,5 +1,5 @@
-//! Which objects went back in time with their cluster, and which copies the konnector of a restored second cluster touched. So a
-//! violation says whether it concerns such an object, or only comes after a restore of something else.
+//! Which objects went back in time with their cluster. So a violation says whether it concerns such an object, or only comes after a
+//! restore of something else.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use bindery_api::names;
 use bindery_simulator_apiserver::ObjectKey;
 use serde_json::Value;
 
-use super::{Account, Clusters, Written, marks};
+use super::{Account, Clusters, Written, clones::CloneWrites, marks};
 use crate::{faults::ProcessName, topology::Cluster, users::Circumstance};
 
 /// An object of a cluster, by its UID.
@@ -26,10 +26,8 @@ pub(super) struct Rewinds {
     rewound: BTreeSet<ObjectId>,
     revived: BTreeSet<ObjectId>,
     lost: BTreeSet<ObjectId>,
-    /// Objects and namespaces of providers that the konnector of a second cluster wrote.
-    touched: BTreeSet<(Cluster, ObjectKey)>,
-    /// UIDs of the sources of copies that it wrote.
-    touched_sources: BTreeSet<String>,
+    /// What konnectors of second clusters wrote.
+    by_clones: CloneWrites,
     /// Number of writes that were seen.
     count: u64,
     /// The process that holds the Lease of a cluster's konnectors, how often it had been started, and since which write.
@@ -71,15 +69,7 @@ impl Rewinds {
             Some(after) => drop(self.versions.insert(id, version(after))),
             None => drop(self.versions.remove(&id)),
         }
-        if matches!(on, Cluster::Provider(_)) && written.process.is_some_and(ProcessName::is_of_clone) {
-            self.touched.insert((on, change.key.clone()));
-            let copy = marks::copy_on_provider(object);
-            self.touched_sources.extend(copy.map(|copy| copy.source.to_owned()));
-            if change.key.resource == "apiservicenamespaces" {
-                let name = format!("{}-{}", change.key.namespace, change.key.name);
-                self.touched.insert((on, ObjectKey::new("", "namespaces", "", &name)));
-            }
-        }
+        self.by_clones.note(written);
     }
 
     fn lease_written(&mut self, written: &Written<'_>) {
@@ -146,7 +136,7 @@ impl Rewinds {
     pub(super) fn of_source(&self, on: Cluster, uid: &str) -> Vec<Circumstance> {
         let id = (on, uid.to_owned());
         let mut found = self.of(&id, [Circumstance::SourceRewound, Circumstance::SourceRevived]);
-        if self.touched_sources.contains(uid) {
+        if self.by_clones.has_copy_of(uid) {
             found.push(Circumstance::CopyOfClone);
         }
         if self.is_unseen(on) {
@@ -167,10 +157,7 @@ impl Rewinds {
 
     /// Whether the konnector of a second cluster wrote an object of a provider, or the namespace of it.
     pub(super) fn is_touched(&self, on: Cluster, key: &ObjectKey) -> bool {
-        let namespace = ObjectKey::new("", "namespaces", "", &key.namespace);
-        [key.clone(), namespace]
-            .into_iter()
-            .any(|key| self.touched.contains(&(on, key)))
+        self.by_clones.has(on, key)
     }
 
     /// Whether a restore or a loss took the object of this UID.
