@@ -1,5 +1,5 @@
-//! Drains consumer objects without the provider's word: for a binding whose export is gone, whose unbind the user forces, or
-//! which ends while its provider cannot be reached.
+//! Drains consumer objects without the provider's word: for a binding whose export is gone, whose unbind the user forces, which ends
+//! while its provider cannot be reached, or whose objects stay.
 //!
 //! A [`Drain`] watches its resources. `plan`, a pure function, decides what to write to one object; `state` holds what was seen
 //! and makes the progress of it; `worker` sends the requests and tries again what failed.
@@ -30,6 +30,8 @@ pub enum DrainMode {
     Deleted,
     /// The drain also deletes all other objects.
     All,
+    /// The drain deletes no object, and takes the konnector's finalizer off all.
+    LetGo,
     /// The drain deletes the copies that a contract brought, which have no finalizer of the konnector.
     Copies,
 }
@@ -37,7 +39,8 @@ pub enum DrainMode {
 /// How far a drain has come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DrainProgress {
-    /// The number of objects that are still there; `None` until all resources are listed.
+    /// The number of objects that are still there, or of those that still have the konnector's finalizer if the drain deletes none;
+    /// `None` until all resources are listed.
     pub remaining: Option<usize>,
     /// What keeps the drain from going on, in one sentence; `None` as soon as its cause has ended.
     pub problem: Option<String>,

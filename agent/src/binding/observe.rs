@@ -12,6 +12,7 @@ use bindery_api::{
 };
 use bindery_runtime::queue::Priority;
 use jiff::Timestamp;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt as _;
 
 use super::{
@@ -29,7 +30,7 @@ use crate::{
         consent::{self, Consent},
         object_counts::ObjectCount,
         observed_session::ObservedSession,
-        ownership::{bundle_of, owns_crd},
+        ownership::{bundle_of, orphans_crd, owns_crd},
     },
     session::{Session, provider_rights::LIST_SCHEMAS},
 };
@@ -137,7 +138,8 @@ impl BindingController {
         key: &BindingKey,
     ) {
         let crds = &self.context.consumer.crds;
-        for crd in crds.list(|crd| owns_crd(&seen.binding, crd)) {
+        let is_its = |crd: &CustomResourceDefinition| owns_crd(&seen.binding, crd) || orphans_crd(&seen.binding, crd);
+        for crd in crds.list(is_its) {
             seen.crds.insert(crd.name_any(), crd);
         }
         let mut needed: BTreeSet<String> = seen.crds.keys().cloned().collect();

@@ -24,7 +24,7 @@ use crate::{
     claims::{self, Wanted},
     controller::{
         access::ContractAccess, consent::Consent, crd_objects::was_never_served, observed_session::ObservedSession,
-        ownership::owns_crd,
+        ownership::{orphans_crd, owns_crd},
     },
     drain::{DrainMode, DrainProgress},
     engine::{Frozen, Progress},
@@ -212,15 +212,29 @@ impl ObservedBinding {
         }
     }
 
-    /// The CRDs that belong to the binding, by name.
+    /// The CRDs that belong to the binding and end with it, by name.
     pub fn owned(&self) -> impl Iterator<Item = (&String, &Arc<CustomResourceDefinition>)> {
-        self.crds.iter().filter(|(_, crd)| owns_crd(&self.binding, crd))
+        let crds = self.crds.iter().filter(|(_, crd)| owns_crd(&self.binding, crd));
+        crds.filter(move |(name, crd)| !self.stays(name, crd))
     }
 
-    /// The resources of the CRDs that belong to the binding, as the status lists them.
+    /// The CRDs of the binding that stay with their objects when it ends, by name.
+    pub fn orphaned(&self) -> impl Iterator<Item = (&String, &Arc<CustomResourceDefinition>)> {
+        self.crds.iter().filter(move |(name, crd)| self.stays(name, crd))
+    }
+
+    /// Whether a CRD stays when the binding ends. Once its objects are let go it does: the caches may show the binding without the
+    /// finalizer of the garbage collector before they show the CRD without its owner.
+    fn stays(&self, name: &str, crd: &CustomResourceDefinition) -> bool {
+        let is_let_go = matches!(self.releasers.get(name), Some((DrainMode::LetGo, _)));
+        is_let_go || orphans_crd(&self.binding, crd)
+    }
+
+    /// The resources of the CRDs of the binding, as the status lists them.
     pub fn bound(&self) -> Vec<GroupResource> {
         let of = |crd: &CustomResourceDefinition| GroupResource::new(&crd.spec.group, &crd.spec.names.plural);
-        self.owned().map(|(_, crd)| of(crd)).collect()
+        let crds = self.owned().chain(self.orphaned());
+        crds.map(|(_, crd)| of(crd)).collect()
     }
 
     /// UID of the contract that the binding is pinned to.
@@ -269,6 +283,11 @@ impl ObservedBinding {
     /// Whether the provider's objects are kept when the binding ends.
     pub fn orphans(&self) -> bool {
         self.binding.spec.deletion_policy == Some(DeletionPolicy::Orphan)
+    }
+
+    /// Whether copies are left on the provider when the binding ends: by its policy, or because the consumer's objects stay.
+    pub fn keeps_copies(&self) -> bool {
+        self.orphans() || self.orphaned().next().is_some()
     }
 }
 

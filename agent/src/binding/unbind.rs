@@ -23,7 +23,7 @@ mod export;
 mod objects;
 
 use export::{ExportStep, export_step};
-use objects::{delete_crd, describe, drain, release_objects};
+use objects::{delete_crd, describe, drain, let_go, release_objects};
 
 /// What to do for a binding that is being deleted, and what its status says.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -80,13 +80,21 @@ pub fn plan(seen: &ObservedBinding) -> UnbindPlan {
         return plan;
     }
     let mut plan = UnbindPlan::default();
+    if seen.orphaned().next().is_some() {
+        plan = let_go(seen);
+        if plan.remaining != Some(0) {
+            return plan;
+        }
+    }
     if claims(seen, &mut plan) {
         return plan;
     }
     for name in seen.engines.keys() {
         plan.ops.push(BindingOp::StopEngine(name.clone()));
     }
-    for name in seen.releasers.keys() {
+    // Those of CRDs that stay run to the end: the next plan would start them again.
+    let orphaned: BTreeSet<_> = seen.orphaned().map(|(name, _)| name).collect();
+    for name in seen.releasers.keys().filter(|name| !orphaned.contains(name)) {
         plan.ops.push(BindingOp::StopReleaser(name.clone()));
     }
     match export_step(seen) {

@@ -1,6 +1,7 @@
 //! Which object belongs to which binding, bundle or export, by owner references.
 
 use bindery_api::{
+    finalizers,
     meta::{controller, controller_reference},
     v1alpha2::{APIServiceBinding, APIServiceBindingBundle},
 };
@@ -8,7 +9,7 @@ use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     apimachinery::pkg::apis::meta::v1::OwnerReference,
 };
-use kube::Resource as _;
+use kube::{Resource as _, ResourceExt as _};
 
 /// Returns the owner reference of a binding that a bundle made.
 pub fn by_bundle(bundle: &APIServiceBindingBundle) -> OwnerReference {
@@ -23,6 +24,20 @@ pub fn owns_crd(binding: &APIServiceBinding, crd: &CustomResourceDefinition) -> 
     let owner = controller_reference(binding);
     controller(&crd.metadata)
         .is_some_and(|other| other.uid == owner.uid && other.name == owner.name && other.kind == owner.kind)
+}
+
+/// Whether a CRD of a binding stays with its objects, because the binding was deleted with propagation policy Orphan. The garbage
+/// collector takes the owner reference off the CRD meanwhile; then the status of the binding still lists it.
+pub fn orphans_crd(binding: &APIServiceBinding, crd: &CustomResourceDefinition) -> bool {
+    if binding.metadata.deletion_timestamp.is_none() {
+        return false;
+    }
+    if owns_crd(binding, crd) {
+        return binding.finalizers().iter().any(|known| known == finalizers::ORPHAN);
+    }
+    let mut bound = binding.status.iter().flat_map(|status| &status.bound_schemas);
+    let is_listed = bound.any(|bound| bound.group == crd.spec.group && bound.resource == crd.spec.names.plural);
+    is_listed && controller(&crd.metadata).is_none()
 }
 
 /// Returns the reference to the bundle that made a binding, whether or not that bundle still exists.

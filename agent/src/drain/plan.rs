@@ -20,22 +20,31 @@ pub(super) fn plan(meta: &ObjectMeta, mode: DrainMode) -> Option<DrainOp> {
     if is_paused(meta) {
         return None;
     }
-    if meta.deletion_timestamp.is_none() {
+    if meta.deletion_timestamp.is_none() && mode != DrainMode::LetGo {
         let uid = meta.uid.clone().filter(|_| mode != DrainMode::Deleted);
         return uid.map(|uid| DrainOp::Delete { uid });
     }
-    let finalizers = meta.finalizers.as_deref().unwrap_or_default();
-    let is_ours = |finalizer: &&String| *finalizer == SYNCER;
-    if mode == DrainMode::Copies || !finalizers.iter().any(|finalizer| is_ours(&finalizer)) {
+    if mode == DrainMode::Copies || !is_held(meta) {
         return None;
     }
-    let others: Vec<_> = finalizers.iter().filter(|finalizer| !is_ours(finalizer)).collect();
+    let finalizers = meta.finalizers.iter().flatten();
+    let others: Vec<_> = finalizers.filter(|finalizer| *finalizer != SYNCER).collect();
     Some(DrainOp::RemoveFinalizer(json!({"metadata": {
         "uid": meta.uid, "resourceVersion": meta.resource_version, "finalizers": others,
     }})))
 }
 
+/// Whether the object has the konnector's finalizer.
+pub(super) fn is_held(meta: &ObjectMeta) -> bool {
+    meta.finalizers.iter().flatten().any(|finalizer| finalizer == SYNCER)
+}
+
 /// Tells whether the object would be written to, were it not paused.
 pub(super) fn is_held_by_pause(meta: &ObjectMeta, mode: DrainMode) -> bool {
-    is_paused(meta) && (mode != DrainMode::Deleted || meta.deletion_timestamp.is_some())
+    is_paused(meta)
+        && match mode {
+            DrainMode::Deleted => meta.deletion_timestamp.is_some(),
+            DrainMode::LetGo => is_held(meta),
+            DrainMode::All | DrainMode::Copies => true,
+        }
 }

@@ -112,7 +112,7 @@ impl DrainState {
     }
 
     pub(super) fn progress(&self) -> DrainProgress {
-        let counts = self.resources.values().map(|state| Some(state.objects.as_ref()?.len()));
+        let counts = self.resources.values().map(|state| state.remaining(self.mode));
         let mut states = self.resources.iter();
         let failure = states.find_map(|(resource, state)| Some(self.name(resource, &state.first_failure()?)));
         let held = || {
@@ -128,7 +128,7 @@ impl DrainState {
     /// Puts the resource in front of a problem where a drain has more than one.
     fn name(&self, resource: &GroupResource, problem: &str) -> String {
         match self.mode {
-            DrainMode::Deleted | DrainMode::All => problem.to_owned(),
+            DrainMode::Deleted | DrainMode::All | DrainMode::LetGo => problem.to_owned(),
             DrainMode::Copies => format!("{resource}: {problem}"),
         }
     }
@@ -137,6 +137,16 @@ impl DrainState {
 // === impl ResourceState ===
 
 impl ResourceState {
+    /// The number of objects that the drain is not done with; `None` until the resource is listed.
+    fn remaining(&self, mode: DrainMode) -> Option<usize> {
+        let objects = self.objects.as_ref()?.values();
+        let left = objects.filter(|meta| match meta {
+            Some(meta) if mode == DrainMode::LetGo => plan::is_held(meta),
+            _ => true,
+        });
+        Some(left.count())
+    }
+
     fn first_failure(&self) -> Option<String> {
         let write = self.write_failures.first_key_value();
         let failure = self.failure.clone();
@@ -145,9 +155,13 @@ impl ResourceState {
 
     /// Says of the first object that is not written to why that is.
     fn first_held(&self, mode: DrainMode) -> Option<String> {
+        let goes = match mode {
+            DrainMode::Deleted | DrainMode::All | DrainMode::Copies => "goes",
+            DrainMode::LetGo => "is let go",
+        };
         self.objects.iter().flatten().find_map(|(key, meta)| match meta {
             Some(meta) => plan::is_held_by_pause(meta, mode)
-                .then(|| format!("{key} is paused: it goes when its annotation {PAUSED} is removed")),
+                .then(|| format!("{key} is paused: it {goes} when its annotation {PAUSED} is removed")),
             None if mode == DrainMode::Deleted => None,
             None => Some(format!(
                 "{key} cannot be read, so that nobody knows what it is; it is left: delete it by hand"

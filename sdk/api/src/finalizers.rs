@@ -9,3 +9,6 @@ pub const KONNECTOR: &str = "kube-bind.io/konnector";
 pub const EXPORT: &str = "kube-bind.io/export";
 /// Kept on an APIServiceNamespace until its provider namespace has no synced objects any more and is deleted.
 pub const NAMESPACE: &str = "kube-bind.io/namespace";
+/// Kubernetes' own: kept on an object that was deleted with propagation policy Orphan, until the garbage collector has taken it off the
+/// owner references of its dependents.
+pub const ORPHAN: &str = "orphan";

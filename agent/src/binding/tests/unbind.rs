@@ -1,4 +1,7 @@
-use bindery_api::{annotations, v1alpha2::DeletionPolicy};
+use bindery_api::{
+    annotations, finalizers,
+    v1alpha2::{DeletionPolicy, GroupResource},
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use serde_json::json;
@@ -288,6 +291,85 @@ fn no_crd_goes_before_all_objects_are_gone() {
         &["go on", "delete crd", "delete crd"],
         "all objects are deleted",
     );
+}
+
+/// A binding that was deleted with propagation policy Orphan, before or after the garbage collector has taken it off its CRD.
+fn orphaning(start: ObservedBinding, is_collected: bool) -> ObservedBinding {
+    with(start, |seen| {
+        let bound = GroupResource::new("wildwest.dev", "cowboys");
+        binding(seen).status.as_mut().unwrap().bound_schemas = vec![bound];
+        if is_collected {
+            crd(seen).metadata.owner_references = None;
+        } else {
+            binding(seen).finalizers_mut().push(finalizers::ORPHAN.to_owned());
+        }
+    })
+}
+
+fn releasing(seen: ObservedBinding, mode: DrainMode, remaining: Option<usize>) -> ObservedBinding {
+    with(seen, |seen| {
+        seen.engines.clear();
+        let progress = DrainProgress {
+            remaining,
+            problem: None,
+        };
+        seen.releasers.insert(CRD.to_owned(), (mode, progress));
+    })
+}
+
+#[test]
+fn objects_whose_binding_orphans_them_are_let_go_and_stay() {
+    for is_collected in [false, true] {
+        let served = orphaning(served(), is_collected);
+        check(&served, &["stop engine", "release LetGo"], "counting");
+        let wrong = releasing(served.clone(), DrainMode::All, Some(0));
+        check(&wrong, &["release LetGo"], "counting");
+        let begun = |remaining| releasing(served.clone(), DrainMode::LetGo, remaining);
+        check(&begun(None), &[], "counting");
+        check(&begun(Some(2)), &[], "2 objects are left to let go");
+        check(&begun(Some(0)), &["force export"], "requesting");
+        assert_eq!(begun(Some(2)).bound().len(), 1, "the status lists the CRD to the end");
+        let held = with(begun(Some(1)), |seen| {
+            let (_, progress) = seen.releasers.get_mut(CRD).unwrap();
+            progress.problem = Some("west/billy is paused".to_owned());
+        });
+        check(&held, &[], "1 object is left to let go: west/billy is paused");
+        assert!(plan(&held).stuck && !plan(&begun(Some(1))).stuck);
+        let mut by_force = served.clone();
+        forced(&mut by_force);
+        check(&by_force, &["stop engine", "release LetGo"], "counting");
+        let mut half_collected = begun(Some(2));
+        binding(&mut half_collected)
+            .finalizers_mut()
+            .retain(|one| one != finalizers::ORPHAN);
+        check(&half_collected, &[], "2 objects are left to let go");
+        let mut seen = served;
+        for _ in 0..5 {
+            let ops = plan(&seen).ops;
+            act(&mut seen, &ops);
+        }
+        assert!(seen.binding.finalizers().is_empty(), "{:?}", plan(&seen));
+        assert_eq!(seen.crds.len(), 1);
+    }
+}
+
+#[test]
+fn a_crd_that_only_looks_orphaned_is_none_of_the_binding() {
+    let owned_by_another = with(orphaning(served(), true), |seen| {
+        let owner = json!({"apiVersion": "kube-bind.io/v1alpha2", "kind": "APIServiceBinding", "name": "other", "uid": "o",
+                           "controller": true});
+        crd(seen).metadata.owner_references = Some(vec![serde_json::from_value(owner).unwrap()]);
+    });
+    let never_bound = with(orphaning(served(), true), |seen| {
+        binding(seen).status.as_mut().unwrap().bound_schemas.clear();
+    });
+    for seen in [owned_by_another, never_bound] {
+        check(&seen, &["stop engine", "delete export"], "requesting");
+        assert!(seen.bound().is_empty());
+    }
+    let mut live = orphaning(served(), false);
+    binding(&mut live).metadata.deletion_timestamp = None;
+    assert!(live.orphaned().next().is_none() && live.owned().next().is_some());
 }
 
 #[test]

@@ -114,6 +114,43 @@ pub(super) fn release_objects(seen: &ObservedBinding) -> UnbindPlan {
     plan
 }
 
+/// Makes releasers take the konnector's finalizer off all objects that stay, and deletes none.
+pub(super) fn let_go(seen: &ObservedBinding) -> UnbindPlan {
+    let mut plan = UnbindPlan {
+        remaining: Some(0),
+        ..UnbindPlan::default()
+    };
+    for name in seen.engines.keys() {
+        plan.ops.push(BindingOp::StopEngine(name.clone()));
+    }
+    for (name, _) in seen.orphaned().filter(|(_, crd)| !was_never_served(crd)) {
+        let Some((DrainMode::LetGo, released)) = seen.releasers.get(name) else {
+            plan.remaining = None;
+            plan.ops.push(BindingOp::StartReleaser {
+                name: name.clone(),
+                mode: DrainMode::LetGo,
+            });
+            continue;
+        };
+        plan.remaining = plan.remaining.zip(released.remaining).map(|(sum, left)| sum + left);
+        if let Some(problem) = &released.problem {
+            plan.message.clone_from(problem);
+            plan.stuck = true;
+        }
+    }
+    let counted = match plan.remaining {
+        Some(1) => "1 object is left to let go".to_owned(),
+        Some(left) => format!("{left} objects are left to let go"),
+        None => "counting the objects that are left to let go".to_owned(),
+    };
+    plan.message = match &*plan.message {
+        "" => counted,
+        problem => format!("{counted}: {problem}"),
+    };
+    plan.stuck &= plan.remaining != Some(0);
+    plan
+}
+
 /// Deletes a CRD that has no objects left.
 pub(super) fn delete_crd(plan: &mut UnbindPlan, name: &str, crd: &CustomResourceDefinition) {
     if crd.metadata.deletion_timestamp.is_none() {

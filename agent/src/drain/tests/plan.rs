@@ -24,8 +24,8 @@ fn check(deleting: bool, finalizers: &[&str], mode: DrainMode, expect: Option<&D
 }
 
 #[test]
-fn only_objects_that_are_deleted_lose_a_finalizer_and_only_ours() {
-    use DrainMode::{All, Copies, Deleted};
+fn only_objects_that_are_deleted_or_let_go_lose_a_finalizer_and_only_ours() {
+    use DrainMode::{All, Copies, Deleted, LetGo};
     let delete = DrainOp::Delete { uid: "u".to_owned() };
     let remove = |others: &[&str]| {
         let patch = json!({"metadata": {"uid": "u", "resourceVersion": "7", "finalizers": others}});
@@ -36,23 +36,29 @@ fn only_objects_that_are_deleted_lose_a_finalizer_and_only_ours() {
         check(false, &[SYNCER], mode, Some(&delete));
         check(false, &[], mode, Some(&delete));
     }
-    for mode in [Deleted, All] {
+    for mode in [Deleted, All, LetGo] {
         check(true, &[SYNCER], mode, Some(&remove(&[])));
         check(true, &["other", SYNCER], mode, Some(&remove(&["other"])));
         check(true, &["other"], mode, None);
     }
     check(true, &[SYNCER], Copies, None);
+    check(false, &["other", SYNCER], LetGo, Some(&remove(&["other"])));
+    check(false, &["other"], LetGo, None);
 }
 
 #[test]
 fn nothing_is_written_to_a_paused_object() {
-    for mode in [DrainMode::Deleted, DrainMode::All, DrainMode::Copies] {
+    use DrainMode::{All, Copies, Deleted, LetGo};
+    for mode in [Deleted, All, LetGo, Copies] {
         for deleting in [false, true] {
             let mut paused = object(deleting, &[SYNCER]);
             assert!(!is_held_by_pause(&paused, mode));
             paused.annotations = Some([(PAUSED.to_owned(), TRUE.to_owned())].into());
             assert_eq!(plan(&paused, mode), None);
-            assert_eq!(is_held_by_pause(&paused, mode), deleting || mode != DrainMode::Deleted);
+            assert_eq!(is_held_by_pause(&paused, mode), deleting || mode != Deleted);
         }
     }
+    let mut paused = object(false, &["other"]);
+    paused.annotations = Some([(PAUSED.to_owned(), TRUE.to_owned())].into());
+    assert!(!is_held_by_pause(&paused, LetGo), "it was let go before");
 }

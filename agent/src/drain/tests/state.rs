@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use bindery_api::{
     annotations::{PAUSED, TRUE},
+    finalizers::SYNCER,
     v1alpha2::GroupResource,
 };
 use bindery_runtime::{
@@ -82,6 +83,29 @@ fn only_objects_that_were_read_and_are_not_paused_are_written_to() {
     let state = listed(false, false);
     check(&state, 2, None);
     assert_eq!(state.plan(&secrets(), &key("permit")), delete("permit"));
+}
+
+#[test]
+fn an_object_is_counted_until_it_is_let_go() {
+    let object = |name: &str, finalizers: &[&str], paused: bool| {
+        let mut object = copy(name, paused);
+        let finalizers = finalizers.iter().map(|&finalizer| finalizer.to_owned());
+        object.metadata.finalizers = Some(finalizers.collect());
+        object
+    };
+    let mut state = DrainState::new(DrainMode::LetGo, [secrets()]);
+    state.watched(&secrets(), Event::Reset);
+    state.watched(&secrets(), Event::Listed(object("colt", &[SYNCER], false)));
+    state.watched(&secrets(), Event::Listed(object("permit", &["other"], true)));
+    state.watched(&secrets(), Event::Complete("1".into()));
+    check(&state, 1, None);
+    let op = state.plan(&secrets(), &key("colt"));
+    assert!(matches!(op, Some(DrainOp::RemoveFinalizer(_))), "{op:?}");
+    assert_eq!(state.plan(&secrets(), &key("permit")), None);
+    state.watched(&secrets(), Event::Applied(object("colt", &[SYNCER], true)));
+    check(&state, 1, Some("west/colt is paused: it is let go when"));
+    state.watched(&secrets(), Event::Applied(object("colt", &[], false)));
+    check(&state, 0, None);
 }
 
 #[test]
