@@ -35,7 +35,10 @@ fn not_found(record: &TrackRecord, entry: &Entry, outcome: &Outcome) -> Vec<Stri
                 .any(|violation| violation.invariant == *invariant && explanation.covers(violation));
             if !is_found {
                 let when = &explanation.when;
-                wrong.push(format!("{}: {invariant} in {when:?} is listed as open and was not found", entry.id));
+                wrong.push(format!(
+                    "{}: {invariant} in {when:?} is listed as open and was not found",
+                    entry.id
+                ));
             }
         }
     }

@@ -23,7 +23,10 @@ use super::crd::ObservedSchema;
 use crate::{
     claims::{self, Wanted},
     controller::{
-        access::ContractAccess, consent::Consent, crd_objects::was_never_served, observed_session::ObservedSession,
+        access::ContractAccess,
+        consent::Consent,
+        crd_objects::was_never_served,
+        observed_session::ObservedSession,
         ownership::{orphans_crd, owns_crd},
     },
     drain::{DrainMode, DrainProgress},

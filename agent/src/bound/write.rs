@@ -54,7 +54,8 @@ impl Writer {
                 has_release,
             } => {
                 let kept = (&**projections, *has_release);
-                self.write_copy(target, source, Some((uid, *version)), *last, kept).await
+                self.write_copy(target, source, Some((uid, *version)), *last, kept)
+                    .await
             }
             Op::Status {
                 uid,

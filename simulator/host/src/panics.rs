@@ -16,7 +16,10 @@ pub(crate) fn record() {
         let report = panic::take_hook();
         panic::set_hook(Box::new(move |panic| {
             let message = panic.to_string();
-            let message = message.strip_prefix("panicked at ").unwrap_or(&message).replace('\n', " ");
+            let message = message
+                .strip_prefix("panicked at ")
+                .unwrap_or(&message)
+                .replace('\n', " ");
             PANIC.lock().get_or_insert(message);
             report(panic);
         }));

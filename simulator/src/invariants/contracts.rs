@@ -61,7 +61,9 @@ impl Contracts {
     /// The names of the known contracts of a provider.
     fn of_provider(&self, provider: u8) -> impl Iterator<Item = &String> {
         let known = self.consumers.keys();
-        known.filter(move |(of, _)| *of == provider).map(|(_, contract)| contract)
+        known
+            .filter(move |(of, _)| *of == provider)
+            .map(|(_, contract)| contract)
     }
 
     /// Whether an object of a provider went with a namespace or a CRD that the operator deleted.
@@ -93,9 +95,16 @@ pub(super) fn check<C: Clusters>(seen: &Seen<'_, C>, contracts: &mut Contracts) 
     let mark = |object| marks::annotation(object, annotations::CLUSTER_NAMESPACE);
     let namespace = ObjectKey::new("", "namespaces", "", &change.key.namespace);
     let namespace = seen.clusters.object(seen.written.on, &namespace);
-    let of_namespace = namespace.as_deref().and_then(|object| marks::label(object, labels::CONTRACT));
+    let of_namespace = namespace
+        .as_deref()
+        .and_then(|object| marks::label(object, labels::CONTRACT));
     let of_name = contracts.of_name(provider?, &change.key);
-    let owners = [before.and_then(mark), after.and_then(mark), of_namespace, of_name.as_deref()];
+    let owners = [
+        before.and_then(mark),
+        after.and_then(mark),
+        of_namespace,
+        of_name.as_deref(),
+    ];
     let owner = owners.into_iter().flatten().find(|owner| *owner != own)?;
     let consumer = contracts.consumer(seen.clusters, provider?, own);
     let message = format!("contract {own} wrote what belongs to contract {owner}");
@@ -114,5 +123,9 @@ pub(super) fn check_on_consumer<C: Clusters>(seen: &Seen<'_, C>, contracts: &Con
         return None;
     }
     let message = format!("the contract with UID {own} took a copy of the contract with UID {owner}");
-    Some(seen.violation(Invariant::WriteAcrossContracts, (seen.written.on.consumer(), None), &message))
+    Some(seen.violation(
+        Invariant::WriteAcrossContracts,
+        (seen.written.on.consumer(), None),
+        &message,
+    ))
 }

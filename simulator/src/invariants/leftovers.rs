@@ -38,7 +38,10 @@ pub(super) fn rights(provider: &Objects, contract: &str) -> Vec<(ObjectKey, Stri
 /// What a binding of a provider's API leaves on the consumer when it is gone: its CRD, and copies of what the contract claimed.
 pub(super) fn of_binding(consumer: &Objects, number: u8, contract_uid: &str) -> Vec<(ObjectKey, String)> {
     let name = offer_name(number);
-    if consumer.iter().any(|(key, object)| marks::is_binding_of(key, object, &name)) {
+    if consumer
+        .iter()
+        .any(|(key, object)| marks::is_binding_of(key, object, &name))
+    {
         return Vec::new();
     }
     let definition = definition_name(number);

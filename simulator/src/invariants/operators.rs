@@ -38,7 +38,9 @@ pub(super) fn check<C: Clusters>(
     let place = &change.key.namespace;
     let namespace = ObjectKey::new("", "namespaces", "", place);
     let namespace = seen.clusters.object(on, &namespace);
-    let contract = namespace.as_deref().and_then(|object| marks::label(object, labels::CONTRACT));
+    let contract = namespace
+        .as_deref()
+        .and_then(|object| marks::label(object, labels::CONTRACT));
     let consumer = contract.and_then(|contract| contracts.consumer(seen.clusters, provider?, contract));
     let message = format!("the operator's own object ended with {place}");
     let mut violation = seen.violation(Invariant::OperatorObjectDeleted, (consumer, provider), &message);

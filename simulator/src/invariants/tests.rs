@@ -449,8 +449,10 @@ fn a_contract_creates_nothing_for_another_contract() {
 fn a_contract_does_not_take_copies_of_another_on_the_consumer() {
     let key = ObjectKey::new("", "secrets", "team-1", "given");
     let object = |contract: &str| {
-        Some(json!({"metadata": {"uid": "g", "annotations": {"kube-bind.io/provider-uid": "p"},
-            "labels": {"kube-bind.io/owner": "provider", "kube-bind.io/contract-uid": contract}}}))
+        Some(
+            json!({"metadata": {"uid": "g", "annotations": {"kube-bind.io/provider-uid": "p"},
+            "labels": {"kube-bind.io/owner": "provider", "kube-bind.io/contract-uid": contract}}}),
+        )
     };
     // `n` is the UID of the contract's namespace; its contract is known after its first write.
     let mut world = World::new();
@@ -492,7 +494,10 @@ fn a_source_is_held_until_its_copy_is_gone() {
     };
     assert!(is_early(false, false));
     assert!(is_early(true, false), "the restore did nothing to this copy");
-    assert!(!is_early(true, true), "the konnector may have seen that the copy was gone");
+    assert!(
+        !is_early(true, true),
+        "the konnector may have seen that the copy was gone"
+    );
 }
 
 #[test]
@@ -574,7 +579,10 @@ fn a_former_leader_of_servers_does_not_write_as_a_controller() {
     };
     assert!(writes("roles", "rbac.authorization.k8s.io"));
     assert!(writes("apiservicenamespaces", "kube-bind.io"));
-    assert!(!writes("bindableresourcesrequests", "kube-bind.io"), "each replica answers calls");
+    assert!(
+        !writes("bindableresourcesrequests", "kube-bind.io"),
+        "each replica answers calls"
+    );
 }
 
 #[test]
@@ -746,7 +754,11 @@ fn a_bundle_makes_the_binding_of_its_export() {
     assert!(found(&mut world).is_empty());
     world.user(ON_CONSUMER, &binding, None);
     assert_eq!(found(&mut world), ["NotReady: it has no binding for its export"]);
-    world.user(ON_CONSUMER, &bundle, Some(object("set kube-bind.io/accept-provider-change")));
+    world.user(
+        ON_CONSUMER,
+        &bundle,
+        Some(object("set kube-bind.io/accept-provider-change")),
+    );
     assert!(found(&mut world).is_empty(), "it waits for its user");
     world.user(ON_CONSUMER, &bundle, deleting(object("why")));
     assert_eq!(found(&mut world), ["NotReady: it is being deleted, and does not end"]);

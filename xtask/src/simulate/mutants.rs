@@ -72,7 +72,10 @@ fn shown_by<'a>(found: &'a BTreeSet<Violation>, sound: &[Violation]) -> Option<&
 
 /// How many seeds show these violations.
 fn seeds_of<'a>(violations: impl Iterator<Item = &'a Violation>) -> usize {
-    violations.map(|violation| violation.seed).collect::<BTreeSet<_>>().len()
+    violations
+        .map(|violation| violation.seed)
+        .collect::<BTreeSet<_>>()
+        .len()
 }
 
 // === impl Workshop ===

@@ -329,6 +329,12 @@ fn objects_whose_binding_orphans_them_are_let_go_and_stay() {
         check(&begun(Some(2)), &[], "2 objects are left to let go");
         check(&begun(Some(0)), &["force export"], "requesting");
         assert_eq!(begun(Some(2)).bound().len(), 1, "the status lists the CRD to the end");
+        let held = with(begun(Some(1)), |seen| {
+            let (_, progress) = seen.releasers.get_mut(CRD).unwrap();
+            progress.problem = Some("west/billy is paused".to_owned());
+        });
+        check(&held, &[], "1 object is left to let go: west/billy is paused");
+        assert!(plan(&held).stuck && !plan(&begun(Some(1))).stuck);
         let mut by_force = served.clone();
         forced(&mut by_force);
         check(&by_force, &["stop engine", "release LetGo"], "counting");

@@ -135,6 +135,7 @@ pub(super) fn let_go(seen: &ObservedBinding) -> UnbindPlan {
         plan.remaining = plan.remaining.zip(released.remaining).map(|(sum, left)| sum + left);
         if let Some(problem) = &released.problem {
             plan.message.clone_from(problem);
+            plan.stuck = true;
         }
     }
     let counted = match plan.remaining {
@@ -146,6 +147,7 @@ pub(super) fn let_go(seen: &ObservedBinding) -> UnbindPlan {
         "" => counted,
         problem => format!("{counted}: {problem}"),
     };
+    plan.stuck &= plan.remaining != Some(0);
     plan
 }
 

@@ -182,7 +182,9 @@ fn enqueue_group(server: &mut ApiServer, name: &str) {
     let of = server.store.of(GROUP, RESOURCE, None);
     let names: Vec<String> = of.map(|(key, _)| key.name.clone()).collect();
     for other in names.iter().filter(|other| other.ends_with(&group)) {
-        server.control.enqueue_definition(&server.store, &server.endpoints, other);
+        server
+            .control
+            .enqueue_definition(&server.store, &server.endpoints, other);
     }
 }
 

@@ -81,7 +81,11 @@ impl Pair<'_> {
             return;
         };
         if marks::is_deleting(bundle) {
-            self.found(Invariant::NotReady, key.to_string(), "it is being deleted, and does not end");
+            self.found(
+                Invariant::NotReady,
+                key.to_string(),
+                "it is being deleted, and does not end",
+            );
             return;
         }
         let name = offer_name(self.relation.provider);
