@@ -269,6 +269,10 @@ impl<F: SyncStrategy> Shared<F> {
             let name = Arc::clone(&change.key.name);
             if change.new.is_some() {
                 shared.ended_namespaces.lock().remove(&name);
+                // Objects in it may have been seen before it.
+                if change.old.is_none() {
+                    shared.place_queue.add(name, change.priority);
+                }
                 return;
             }
             if change.priority == Priority::Live {

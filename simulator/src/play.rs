@@ -254,7 +254,11 @@ impl Player<'_> {
             if differences.is_empty() && is_bound {
                 break;
             }
-            if self.world.elapsed() > until || self.is_over() {
+            // A world that was stopped had no time to converge: what went on in it is told instead.
+            if self.is_over() {
+                return;
+            }
+            if self.world.elapsed() > until {
                 if !is_bound {
                     self.violation(Invariant::NotReady, "a bind", "it never succeeded".to_owned());
                 }

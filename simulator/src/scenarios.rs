@@ -29,7 +29,7 @@ impl Scenario {
 }
 
 /// All scenarios.
-const ALL: [Scenario; 13] = [
+const ALL: [Scenario; 15] = [
     Scenario {
         name: "D1",
         make: cloned::a_clone_beside_its_origin,
@@ -81,6 +81,14 @@ const ALL: [Scenario; 13] = [
     Scenario {
         name: "N8",
         make: unbound::a_deleted_crd_of_a_binding_that_keeps_copies,
+    },
+    Scenario {
+        name: "N9",
+        make: namespaces::an_object_in_a_namespace_that_was_forced_to_end,
+    },
+    Scenario {
+        name: "S13",
+        make: leaders::a_server_a_week_ahead,
     },
 ];
 

@@ -88,9 +88,12 @@ impl<F: SyncStrategy> Shared<F> {
             .as_deref()
             .and_then(|request| mapped::refusal(request, &self.frame.placement));
         self.note_refusal(&consumer_namespace, refusal.as_ref());
+        let exists = self.around.consumer_namespaces.get("", name).is_some();
+        // Objects whose namespace was finalized by force can be written no more, so they need no provider namespace.
+        let is_writable = exists || consumer_namespace != *name;
         let seen = Observed {
-            wanted: self.index.lock().is_wanted(&consumer_namespace),
-            exists: self.around.consumer_namespaces.get("", name).is_some(),
+            wanted: is_writable && self.index.lock().is_wanted(&consumer_namespace),
+            exists,
             request: request.as_deref(),
             exports: &self.strategy.exports(),
         };

@@ -14,6 +14,8 @@ use crate::{
 
 /// By how much revisions are raised when they are bumped: more than any history writes.
 const BUMP: u64 = 1_000_000;
+/// For how long a credential can be renewed, in seconds: a week.
+const RENEWAL_SECONDS: i64 = 7 * 24 * 3600;
 /// How long a process is down that starts anew after a restore or a loss.
 const DOWN: Duration = Duration::from_secs(2);
 
@@ -98,7 +100,16 @@ impl Faults {
             }
             Fault::EndWatches { of } => FaultEffect::done(world.end_watches(of) > 0),
             Fault::Compact { of } => FaultEffect::done(world.compact(of)),
-            Fault::ClockJump { process, seconds } => FaultEffect::done(world.jump_clock(process, seconds)),
+            Fault::ClockJump { process, seconds } => {
+                let has_jumped = world.jump_clock(process, seconds);
+                if let ProcessName::Server { provider, .. } = process
+                    && has_jumped
+                    && seconds >= RENEWAL_SECONDS
+                {
+                    ledger.of_provider(provider, Circumstance::ServerClockAhead);
+                }
+                FaultEffect::done(has_jumped)
+            }
             Fault::Crash { process, millis } => FaultEffect::done(world.crash(process, Duration::from_millis(millis))),
             Fault::Freeze { process, millis } => {
                 let time = Duration::from_millis(millis);

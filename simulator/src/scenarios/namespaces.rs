@@ -3,6 +3,7 @@
 use super::{CONSUMER, RELATION, object, with_objects};
 use crate::{
     history::History,
+    topology::{Claim, ClaimedResource, Owner, Selection},
     users::{Action, ObjectName},
 };
 
@@ -15,4 +16,21 @@ pub(super) fn an_operators_object_in_a_provider_namespace() -> History {
         .user(1_000, Action::Create { on, object })
         .user(10_000, Action::PutBeside { relation, namespace })
         .user(20_000, Action::DeleteNamespace { on, namespace })
+}
+
+/// A user deletes a namespace and at once forces its end, so that an object stays that the konnector holds and nobody can write. A
+/// claim has the provider namespaces looked after by a second engine.
+pub(super) fn an_object_in_a_namespace_that_was_forced_to_end() -> History {
+    let (on, namespace) = (CONSUMER, 2);
+    let object = ObjectName { namespace, ..object(1) };
+    let mut history = with_objects(1)
+        .user(1_000, Action::Create { on, object })
+        .user(10_000, Action::DeleteNamespace { on, namespace })
+        .user(10_004, Action::ForceNamespace { on, namespace });
+    history.topology.providers[0].offer.claims = vec![Claim {
+        resource: ClaimedResource::Secrets,
+        owner: Owner::Consumer,
+        selection: Selection::Referenced,
+    }];
+    history
 }

@@ -34,6 +34,8 @@ pub enum Circumstance {
     ProviderRestoredInPlace,
     /// The etcd of the provider lost objects.
     ProviderLostObjects,
+    /// The clock of a server went ahead by as long as a credential can be renewed.
+    ServerClockAhead,
     /// A user forced the end of a namespace.
     NamespaceForced,
     /// The operator had put an object of their own into a provider namespace that the product gives back: the use of the API ends,

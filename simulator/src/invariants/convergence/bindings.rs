@@ -64,6 +64,10 @@ impl Pair<'_> {
         {
             return true;
         }
+        // The tool that pruned the Secret has to put it back.
+        if reason == "KubeconfigSecretNotFound" && self.happened(Circumstance::Unbound) {
+            return false;
+        }
         let message = format!("it is not ready: {}", said(ready));
         self.found(Invariant::NotReady, key.to_string(), &message);
         false
