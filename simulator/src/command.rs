@@ -23,7 +23,7 @@ mod one;
     name = "simulator",
     after_help = "\
 Examples:
-  simulator --seeds 2000             2,000 seeds; fails on a violation that track-record.json does not list as open
+  simulator --seeds 1000             1,000 seeds; fails on a violation that track-record.json does not list as open
   simulator --seed 17                one seed: its history in words, and what was violated
   simulator --seed 17 --trace        the same, with every step
   simulator --seed 17 --shrink       the same, with the shortest history that still violates the same
@@ -34,7 +34,7 @@ The same seed gives the same trace, byte for byte. docs/simulator.md says how to
 )]
 pub struct Args {
     /// How many seeds to run.
-    #[arg(long, value_name = "N", default_value_t = 2_000, conflicts_with_all = ["seed", "scenario", "history"])]
+    #[arg(long, value_name = "N", default_value_t = 1_000, conflicts_with_all = ["seed", "scenario", "history"])]
     pub seeds: u64,
     /// The first of them.
     #[arg(long, value_name = "F", default_value_t = 1)]

@@ -3,12 +3,13 @@
 use std::{
     cell::{RefCell, RefMut},
     collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
     rc::Rc,
     sync::Arc,
     time::Duration,
 };
 
-use bindery_simulator_apiserver::{Change, ObjectKey};
+use bindery_simulator_apiserver::{ApiServer, Change, ObjectKey};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -97,7 +98,7 @@ impl Clusters for World {
     }
 
     fn objects(&self, on: Cluster) -> Vec<(ObjectKey, Arc<Value>)> {
-        let objects = self.api(on).into_iter().flat_map(|api| api.objects());
+        let objects = self.api(on).into_iter().flat_map(ApiServer::objects);
         objects.map(|(key, object)| (key.clone(), Arc::clone(object))).collect()
     }
 }
@@ -145,7 +146,7 @@ impl Player<'_> {
                 return;
             }
             match &event.event {
-                Event::User(action) => self.perform(action),
+                Event::User(action) => self.perform(*action),
                 Event::Fault(fault) => self.inject(fault),
             }
             self.check();
@@ -165,9 +166,9 @@ impl Player<'_> {
     }
 
     /// Lets a user act, and notes what the action was if it had an effect.
-    fn perform(&mut self, action: &Action) {
+    fn perform(&mut self, action: Action) {
         let unbinds = match action {
-            Action::Unbind { relation, .. } => Some(*relation),
+            Action::Unbind { relation, .. } => Some(relation),
             _ => None,
         };
         let has_acted = self.observed(unbinds, |users, world| users.perform(world, action));
@@ -471,5 +472,8 @@ fn hash(trace: &Trace) -> String {
         hash.update("\n");
     }
     let digest = hash.finalize();
-    digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+    digest[..16].iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }

@@ -29,7 +29,10 @@ pub(super) fn a_leader_that_stood_still() -> History {
 
 /// The clock of a server that leads goes ahead by more than a week, for which a credential can be renewed.
 pub(super) fn a_server_a_week_ahead() -> History {
-    let process = ProcessName::Server { provider: 1, replica: 1 };
+    let process = ProcessName::Server {
+        provider: 1,
+        replica: 1,
+    };
     let seconds = 8 * 24 * 3600;
     with_objects(1).fault(10_000, Fault::ClockJump { process, seconds })
 }

@@ -18,7 +18,10 @@ use crate::{
         convergence::{ADDED, CLAIMED},
         marks,
     },
-    topology::{BoundBy, Cluster, DeletionPolicy, PLURAL, Selection, Topology, definition_name, group, offer_name},
+    topology::{
+        BoundBy, ClaimedResource, Cluster, DeletionPolicy, PLURAL, Selection, Topology, definition_name, group,
+        offer_name,
+    },
     world::World,
 };
 
@@ -72,7 +75,7 @@ impl Users {
 
     /// Tells the ledger which binding there is, if there is one.
     fn note_binding(&mut self, world: &mut World, relation: Relation) {
-        if let Some(binding) = self.binding(world, relation) {
+        if let Some(binding) = binding(world, relation) {
             self.ledger.bound(relation, marks::uid(&binding));
         }
     }
@@ -84,7 +87,7 @@ impl Users {
             let provider = |binding: &crate::topology::BindingSetup| binding.provider;
             for provider in setup.bindings.iter().map(provider) {
                 let relation = Relation { consumer, provider };
-                if self.binding(world, relation).is_none() {
+                if binding(world, relation).is_none() {
                     missing.push(relation);
                 }
             }
@@ -99,15 +102,15 @@ impl Users {
     }
 
     /// Does one action. Returns whether it changed something.
-    pub fn perform(&mut self, world: &mut World, action: &Action) -> bool {
+    pub fn perform(&mut self, world: &mut World, action: Action) -> bool {
         let before = world.changed_by_people();
         self.act(world, action);
         world.changed_by_people() != before
     }
 
-    fn act(&mut self, world: &mut World, action: &Action) {
+    fn act(&mut self, world: &mut World, action: Action) {
         world.note(&action.to_string());
-        match *action {
+        match action {
             Action::Create { on, object } => self.create(world, on, object),
             Action::Edit { on, object } => self.edit(world, on, object),
             Action::Refer { on, object, to } => {
@@ -183,6 +186,13 @@ impl Users {
                 delete,
             } => self.provide(world, relation, object, delete),
             Action::PutBeside { relation, namespace } => Self::put_beside(world, relation, namespace),
+            _ => self.act_on_more(world, action),
+        }
+    }
+
+    /// Does an action that is about more than one object: a namespace, or the use of an API.
+    fn act_on_more(&mut self, world: &mut World, action: Action) {
+        match action {
             Action::CreateNamespace { on, namespace } => {
                 if let Some(mut hands) = Hands::on(world, on) {
                     hands.create(NAMESPACES, "", &install::namespace(&namespace_name(namespace)));
@@ -220,11 +230,12 @@ impl Users {
             Action::Bind { relation, by, policy } => self.begin(world, relation, by, policy),
             Action::PauseBinding { relation, paused } => {
                 let value = if paused { json!("true") } else { Value::Null };
-                self.annotate_binding(world, relation, annotations::PAUSED, &value);
+                annotate_binding(world, relation, annotations::PAUSED, &value);
             }
             Action::Consent { relation, to } => {
                 self.consent(world, relation, Some(to));
             }
+            _ => {}
         }
     }
 
@@ -365,7 +376,7 @@ impl Users {
     /// Notes that a user ended the use of an API, and what they said by it. `only` has the UIDs of the sources that this is
     /// about, if it is not about all.
     fn note_end(&mut self, world: &mut World, relation: Relation, only: Option<&BTreeSet<String>>) {
-        let Some(binding) = self.binding(world, relation) else {
+        let Some(binding) = binding(world, relation) else {
             // A bundle may have bound nothing yet.
             self.ledger.of_relation(relation, Circumstance::Unbound);
             return;
@@ -408,7 +419,7 @@ impl Users {
         let only = (what == Ending::Definition).then(|| sources(world, relation));
         self.note_end(world, relation, only.as_ref());
         if what != Ending::Definition && propagation == Propagation::Orphan {
-            let binding = self.binding(world, relation);
+            let binding = binding(world, relation);
             self.ledger.orphan(relation, binding.as_ref().map_or("", marks::uid));
         }
         if let Some(mut hands) = Hands::on(world, on) {
@@ -436,22 +447,9 @@ impl Users {
         );
     }
 
-    fn binding(&self, world: &mut World, relation: Relation) -> Option<Value> {
-        let hands = Hands::on(world, Cluster::Consumer(relation.consumer))?;
-        hands.get(BINDINGS, "", &offer_name(relation.provider))
-    }
-
-    fn annotate_binding(&self, world: &mut World, relation: Relation, key: &str, value: &Value) {
-        let name = offer_name(relation.provider);
-        if let Some(mut hands) = Hands::on(world, Cluster::Consumer(relation.consumer)) {
-            let patch = json!({"metadata": {"annotations": {(key): value}}});
-            hands.merge(BINDINGS, "", &name, &patch);
-        }
-    }
-
     /// Consents to what a condition of the binding asks, if it asks: only to this, or to anything. Returns whether it asked.
     pub fn consent(&mut self, world: &mut World, relation: Relation, only: Option<Consent>) -> bool {
-        let Some(binding) = self.binding(world, relation) else {
+        let Some(binding) = binding(world, relation) else {
             return false;
         };
         let Some(asked) = asked(&binding).filter(|asked| only.is_none_or(|only| only == *asked)) else {
@@ -494,7 +492,7 @@ impl Users {
             }
             return true;
         }
-        self.annotate_binding(world, relation, key, &json!(value));
+        annotate_binding(world, relation, key, &json!(value));
         true
     }
 
@@ -570,15 +568,28 @@ fn resource(object: ObjectName, group: &str) -> Resource<'_> {
     }
 }
 
+/// The binding of a relation.
+fn binding(world: &mut World, relation: Relation) -> Option<Value> {
+    let hands = Hands::on(world, Cluster::Consumer(relation.consumer))?;
+    hands.get(BINDINGS, "", &offer_name(relation.provider))
+}
+
+/// Sets an annotation of the binding of a relation.
+fn annotate_binding(world: &mut World, relation: Relation, key: &str, value: &Value) {
+    let name = offer_name(relation.provider);
+    if let Some(mut hands) = Hands::on(world, Cluster::Consumer(relation.consumer)) {
+        let patch = json!({"metadata": {"annotations": {(key): value}}});
+        hands.merge(BINDINGS, "", &name, &patch);
+    }
+}
+
 /// Kind and data of a claimed object.
 fn content(object: ObjectName, serial: u64) -> (&'static str, Value) {
     use base64::Engine as _;
     let text = format!("value-{serial}");
-    match object.kind {
-        Kind::Claimed(_, crate::topology::ClaimedResource::ConfigMaps) => ("ConfigMap", json!({"value": text})),
-        _ => {
-            let encoded = base64::engine::general_purpose::STANDARD.encode(text);
-            ("Secret", json!({"value": encoded}))
-        }
+    if matches!(object.kind, Kind::Claimed(_, ClaimedResource::ConfigMaps)) {
+        return ("ConfigMap", json!({"value": text}));
     }
+    let encoded = base64::engine::general_purpose::STANDARD.encode(text);
+    ("Secret", json!({"value": encoded}))
 }

@@ -3,7 +3,10 @@
 //! Installing takes as long as half of a seed. So it is done once per operating-system process, before its seed is known, and seeds that
 //! fork from that process find it done.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use bindery_api::crds;
@@ -60,8 +63,8 @@ static READY: Mutex<BTreeMap<Cluster, ApiServer>> = parking_lot::const_mutex(BTr
 pub(super) fn prepare() -> Result<()> {
     let mut ready = READY.lock();
     for cluster in PREPARED {
-        if !ready.contains_key(&cluster) {
-            ready.insert(cluster, make(cluster, true)?);
+        if let Entry::Vacant(vacant) = ready.entry(cluster) {
+            vacant.insert(make(cluster, true)?);
         }
     }
     Ok(())
@@ -75,17 +78,22 @@ pub(super) fn take(cluster: Cluster, with_definitions: bool) -> Result<ApiServer
 
 fn make(cluster: Cluster, with_definitions: bool) -> Result<ApiServer> {
     let mut api = ApiServer::new(settings(cluster));
-    let (manifests, optional, definitions): (&[&str], &[&str], fn() -> Vec<CustomResourceDefinition>) =
-        if matches!(cluster, Cluster::Provider(_)) {
-            (&SERVER_MANIFESTS, &REQUEST_MANIFESTS, crds::for_provider)
-        } else {
-            (&KONNECTOR_MANIFESTS, &BUNDLE_MANIFESTS, crds::for_consumer)
-        };
-    for file in manifests.iter().chain(optional) {
+    let is_provider = matches!(cluster, Cluster::Provider(_));
+    let manifests = if is_provider {
+        [&SERVER_MANIFESTS[..], &REQUEST_MANIFESTS]
+    } else {
+        [&KONNECTOR_MANIFESTS[..], &BUNDLE_MANIFESTS]
+    };
+    for file in manifests.concat() {
         apply(&mut api, file).with_context(|| format!("a manifest of {cluster}"))?;
     }
     if with_definitions {
-        for definition in definitions() {
+        let definitions = if is_provider {
+            crds::for_provider()
+        } else {
+            crds::for_consumer()
+        };
+        for definition in definitions {
             create(&mut api, &definition).with_context(|| format!("a CRD of {cluster}"))?;
         }
     }

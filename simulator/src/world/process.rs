@@ -345,7 +345,7 @@ impl World {
         }
         slot.frozen_until = None;
         if let Some(since) = slot.asleep_since.take() {
-            slot.slept += self.now - since;
+            slot.slept += self.now.saturating_sub(since);
         }
         self.trace.line(self.now, &format!("{} goes on", slot.label));
         self.run(id);

@@ -39,7 +39,7 @@ pub(super) struct Violation {
 
 impl Simulator {
     /// How many seeds `cargo xtask test` runs: two minutes of two cores at most.
-    pub(super) const SEEDS_OF_TEST: u64 = 2_000;
+    pub(super) const SEEDS_OF_TEST: u64 = 1_000;
 
     /// Builds the program of this tree, with the features that all builds for tests share.
     pub(super) fn build() -> Result<Self> {

@@ -46,11 +46,11 @@ fn counts(changes: impl IntoIterator<Item = String>) -> ChangeCounts {
     counts
 }
 
-/// The changes that are in `these` more often than in `those`.
-fn surplus(these: &ChangeCounts, those: &ChangeCounts) -> Vec<String> {
-    let more = these
+/// The changes that are counted more often here than in `others`.
+fn surplus(counts: &ChangeCounts, others: &ChangeCounts) -> Vec<String> {
+    let more = counts
         .iter()
-        .filter(|(change, number)| **number > those.get(*change).copied().unwrap_or_default());
+        .filter(|(change, number)| **number > others.get(*change).copied().unwrap_or_default());
     more.map(|(change, _)| change.clone()).collect()
 }
 

@@ -64,6 +64,10 @@ impl Pair<'_> {
         {
             return true;
         }
+        // A provider that went back in time offers less than the consumer has, and the objects are in sync all the same.
+        if reason == "IncompatibleSchema" && self.happened(Circumstance::ProviderRestoredInPlace) {
+            return true;
+        }
         // The tool that pruned the Secret has to put it back.
         if reason == "KubeconfigSecretNotFound" && self.happened(Circumstance::Unbound) {
             return false;
@@ -130,7 +134,7 @@ impl Pair<'_> {
         left.peek().is_some() && left.all(|(key, object)| self.is_users(key, object))
     }
 
-    /// Whether an object waits for its user: it is paused and is to go, the place of its copy is taken, or the operator overwrote
+    /// Whether an object waits for its user: its namespace was forced to end, it is paused and is to go, the place of its copy is taken, or the operator overwrote
     /// its copy.
     fn waits_for_a_user(&self) -> bool {
         let group = group(self.relation.provider);
@@ -140,7 +144,11 @@ impl Pair<'_> {
             })
         };
         let waits = |(key, source): (&ObjectKey, &Value)| {
-            (self.is_users(key, source) && marks::is_deleting(source)) || (!has_copy(source) && self.is_taken(key))
+            let namespace = ObjectKey::new("", "namespaces", "", &key.namespace);
+            let is_stranded = !key.namespace.is_empty() && !self.consumer.contains_key(&namespace);
+            is_stranded
+                || (self.is_users(key, source) && marks::is_deleting(source))
+                || (!has_copy(source) && self.is_taken(key))
         };
         of(self.consumer, &group, PLURAL).any(waits) || self.has_overwritten_copy(&group, PLURAL)
     }

@@ -77,7 +77,13 @@ impl Pair<'_> {
         for (source, (key, copy)) in &copies {
             let released = marks::copy_on_provider(copy).is_some_and(|copy| copy.released);
             let exists = of(self.consumer, "", resource).any(|(_, object)| marks::uid(object) == source);
-            if !exists && !released {
+            // Another object has the source's name: a condition asks the user which of both is right.
+            let prefix = format!("{}-", self.contract);
+            let namespace = key.namespace.strip_prefix(&prefix).unwrap_or_default();
+            let is_replaced = self
+                .consumer
+                .contains_key(&ObjectKey::new("", resource, namespace, &key.name));
+            if !exists && !released && !is_replaced {
                 let circumstances = self.circumstances(None, Some((key, copy)));
                 self.differs(
                     key,
@@ -101,7 +107,10 @@ impl Pair<'_> {
         for (key, source) in sources {
             let namespace = key.namespace.strip_prefix(&prefix).unwrap_or_default();
             let own = ObjectKey::new("", resource, namespace, &key.name);
-            if !self.selects(claim, &own, source) || !self.is_mapped(namespace) {
+            let is_there = self
+                .consumer
+                .contains_key(&ObjectKey::new("", "namespaces", "", namespace));
+            if !is_there || !self.selects(claim, &own, source) || !self.is_mapped(namespace) {
                 continue;
             }
             match copies.get(marks::uid(source)) {
