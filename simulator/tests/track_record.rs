@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use anyhow::{Context as _, Result};
 use bindery_simulator::{
     invariants::Violation,
     play::Outcome,
@@ -13,12 +14,11 @@ use bindery_simulator::{
 const PAGE: &str = include_str!("../../docs/track-record.md");
 
 /// Runs a scenario in a process of its own.
-fn outcome(entry: &Entry) -> Outcome {
+fn outcome(entry: &Entry) -> Result<Outcome> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_simulator"));
-    let output = command.args(["--scenario", &entry.id, "-o", "json"]).output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    serde_json::from_str(text.lines().last().unwrap_or_default())
-        .unwrap_or_else(|error| panic!("{}: {error}", entry.id))
+    let output = command.args(["--scenario", &entry.id, "-o", "json"]).output()?;
+    let text = String::from_utf8(output.stdout)?;
+    serde_json::from_str(text.lines().last().unwrap_or_default()).with_context(|| entry.id.clone())
 }
 
 /// The violations of an open finding that its scenario is listed to show, and that were not found. No other finding may explain
@@ -54,7 +54,7 @@ fn what_is_open_is_found_and_what_is_mended_is_not() {
             wrong.push(format!("{} has no scenario", entry.id));
             continue;
         }
-        let outcome = outcome(entry);
+        let outcome = outcome(entry).unwrap();
         match entry.state {
             State::Open => wrong.extend(not_found(&record, entry, &outcome)),
             State::Mended => {

@@ -129,7 +129,7 @@ mod tests {
         }
         let (renewals, renew) = Renewals::renewed_now(DEADLINE);
         check.set(Some(renewals));
-        advance(DEADLINE - Duration::from_millis(1)).await;
+        advance(DEADLINE.saturating_sub(Duration::from_millis(1))).await;
         for method in &writes {
             assert!(is_sent(method.clone()).await, "{method} in time");
         }

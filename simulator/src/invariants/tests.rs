@@ -201,6 +201,7 @@ fn consent(missing: &[&str]) -> Said {
     }
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "as the object after a write is given")]
 fn deleting(mut object: Value) -> Option<Value> {
     object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     Some(object)

@@ -157,10 +157,6 @@ impl Story {
     }
 }
 
-fn e() -> Value {
-    json!({})
-}
-
 #[test]
 fn a_create_owns_all_that_it_sets() {
     let mut story = Story::new(secret());
