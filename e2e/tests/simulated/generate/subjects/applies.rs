@@ -72,7 +72,8 @@ fn object(draft: &mut Draft, kind: Kind, name: &str) -> Value {
     };
     object["apiVersion"] = kind.api.into();
     object["kind"] = kind.name.into();
-    if draft.random.chance(90) {
+    // Without any metadata, a manager gives up all that it had applied there, and Kubernetes takes the name for a part of that.
+    if object.get("metadata").is_none() || draft.random.chance(90) {
         object["metadata"]["name"] = name.into();
     }
     object

@@ -74,15 +74,6 @@ pub(super) fn expired(draft: &mut Draft) {
     draft.call(call);
 }
 
-/// A list of a version that is not reached. The API server waits some seconds for it.
-pub(super) fn ahead(draft: &mut Draft) {
-    let kind = draft.kind(&[CONFIG_MAP, SECRET, COWBOY, GADGET]);
-    let list = Call::get(draft.list(kind)).query("labelSelector", "many=true");
-    let listed = draft.call(list.clone());
-    let revision = format!("${{{listed}/metadata/resourceVersion}}000000");
-    draft.call(list.query("resourceVersion", revision));
-}
-
 fn selected(draft: &mut Draft, kind: Kind) {
     let call = Call::get(draft.list(kind));
     let call = match draft.random.below(6) {

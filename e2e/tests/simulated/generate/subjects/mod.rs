@@ -30,12 +30,11 @@ use super::draft::Draft;
 pub(super) type Author = fn(&mut Draft);
 
 /// Name, weight and author of each subject.
-pub(super) const SUBJECTS: [(&str, usize, Author); 31] = [
+pub(super) const SUBJECTS: [(&str, usize, Author); 30] = [
     ("objects", 14, objects::act),
     ("conflicts", 8, conflicts::act),
     ("lists", 8, lists::act),
     ("expired list", 3, lists::expired),
-    ("list ahead", 2, lists::ahead),
     ("watches", 12, watches::act),
     ("expired watch", 3, watch_ends::expired),
     ("watch ahead", 3, watch_ends::ahead),
