@@ -85,6 +85,9 @@ impl ApiServer {
         check_type(endpoint, &object)?;
         check_fields(endpoint, &object)?;
         call.warn_of_unknown(endpoint, &object, "PatchOptions")?;
+        if call.content_type == "application/strategic-merge-patch+json" {
+            patch::drop_directives(&mut object);
+        }
         call.check_namespace(endpoint, &mut object)?;
         strategy::drop_nulls(endpoint, &mut object);
         strategy::normalize(endpoint, &mut object);

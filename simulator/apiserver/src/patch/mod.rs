@@ -6,7 +6,10 @@ mod strategic;
 use json_patch::PatchOperation;
 use serde_json::Value;
 
-pub(crate) use self::{merge::merge, strategic::strategic};
+pub(crate) use self::{
+    merge::merge,
+    strategic::{drop_directives, strategic},
+};
 use crate::status::StatusError;
 
 /// A patch with more operations is refused.

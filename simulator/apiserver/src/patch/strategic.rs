@@ -21,6 +21,18 @@ pub(crate) fn strategic(target: &Value, patch: &Value, kind: &KindInfo) -> Resul
     Ok(Value::Object(merged))
 }
 
+/// Removes directives that are left in a patched object. Kubernetes reads it into the type of its kind, which has no such fields.
+pub(crate) fn drop_directives(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.remove(DIRECTIVE);
+            fields.values_mut().for_each(drop_directives);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_directives),
+        _ => {}
+    }
+}
+
 fn maps(
     target: &Map<String, Value>,
     patch: &Map<String, Value>,
