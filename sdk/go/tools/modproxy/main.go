@@ -1,7 +1,7 @@
 // Command modproxy writes the Go SDK as a module proxy of files, from which it installs without a server:
 //
 //	go run . -module ../.. -version v0.1.0 -out DIR
-//	GOPROXY=file://DIR,https://proxy.golang.org GONOSUMDB=kube-bind.io go get kube-bind.io/bindery/sdk/go@v0.1.0
+//	GOPROXY=file://DIR,$(go env GOPROXY) GONOSUMDB=kube-bind.io go get kube-bind.io/bindery/sdk/go@v0.1.0
 package main
 
 import (
