@@ -28,20 +28,21 @@ pub(super) fn a_leader_that_stood_still() -> History {
 }
 
 /// The clock of a server goes ahead by more than a week, for which a credential can be renewed. The server starts anew with that clock.
+/// The last event, which changes nothing, leaves it a minute.
 pub(super) fn a_server_a_week_ahead() -> History {
     let process = ProcessName::Server {
         provider: 1,
         replica: 1,
     };
-    let (seconds, millis) = (8 * 24 * 3600, 2_000);
-    with_objects(1)
-        .fault(17_000, Fault::ClockJump { process, seconds })
+    let (seconds, millis) = (700_000, 2_000);
+    History::pair(1)
+        .fault(17_421, Fault::ClockJump { process, seconds })
         .fault(20_000, Fault::Crash { process, millis })
         .user(
-            77_000,
+            77_656,
             Action::Edit {
                 on: CONSUMER,
-                object: object(1),
+                object: object(5),
             },
         )
 }
