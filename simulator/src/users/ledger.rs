@@ -71,7 +71,7 @@ pub enum Circumstance {
     BindingEnds,
     /// A user deleted the binding with propagation policy Orphan, and no other binding was made after it.
     BindingOrphaned,
-    /// So many sources are lost that the deletion guard has to ask the user.
+    /// More sources are lost than the deletion guard allows without asking the user.
     LossBeyondGuard,
     /// The request was sent before another one that arrived earlier: the network had disturbed the request, or another process
     /// sent the other one.

@@ -38,7 +38,7 @@ pub(super) struct Violation {
 // === impl Simulator ===
 
 impl Simulator {
-    /// How many seeds `cargo xtask test` runs: two minutes of two cores at most.
+    /// How many seeds `cargo xtask test` runs: about two minutes and a half of two cores.
     pub(super) const SEEDS_OF_TEST: u64 = 1_000;
 
     /// Builds the program of this tree, with the features that all builds for tests share.

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::{fields::resolve, kind::KindInfo, status::StatusError};
 
-/// Marks what is to be done with a map or an item.
+/// The field of a map or an item that says how it is merged: replaced, deleted or merged.
 const DIRECTIVE: &str = "$patch";
 /// Begins the name of a field that says which scalars go from a list.
 const DELETE_SCALARS: &str = "$deleteFromPrimitiveList/";
