@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::{
     history::{History, STEPS_DEFAULT, generate},
     invariants::Invariant,
-    play::play,
+    play::Player,
     report::TrackRecord,
     scenarios, world,
 };
@@ -67,7 +67,7 @@ pub struct Args {
     /// history do not count.
     #[arg(long, value_name = "INVARIANT", num_args = 0.., value_delimiter = ',', value_parser = invariant)]
     pub until_violation: Option<Vec<Invariant>>,
-    /// Reads seeds from standard input, one per line, and prints what became of each as a line of JSON.
+    /// Reads ranges of seeds from standard input, one per line, and prints what became of each seed as a line of JSON.
     #[arg(long, hide = true, conflicts_with_all = ["seed", "scenario", "history"])]
     pub seeds_of_stdin: bool,
     /// `json` prints one JSON document instead of words.
@@ -85,7 +85,7 @@ pub enum Format {
 /// Runs what the command line says. Returns whether nothing was violated but what is known to be open.
 pub fn run(args: &Args, print: &mut dyn FnMut(&str)) -> Result<bool> {
     if args.seeds_of_stdin {
-        return forks::serve(args, print);
+        return forks::serve(args);
     }
     let record = TrackRecord::read().context("simulator/track-record.json is not as it has to be")?;
     match history(args)? {
@@ -120,7 +120,8 @@ fn invariant(name: &str) -> Result<Invariant, serde_json::Error> {
 /// a seed may take.
 fn play_here(history: &History, steps: Option<u64>) -> Result<(crate::play::Outcome, crate::world::Trace)> {
     broken::limit_time();
-    match world::alone(history.seed, || play(history, steps))? {
+    let play = || Player::begin(history.beginning, &history.topology, steps).play(history);
+    match world::alone(history.beginning, play)? {
         Ok(played) => Ok(played),
         Err(panic) => std::panic::resume_unwind(panic),
     }

@@ -10,7 +10,7 @@ mod generate;
 mod objects;
 mod shrink;
 
-pub use generate::{STEPS_DEFAULT, generate};
+pub use generate::{STEPS_DEFAULT, beginning_of, generate, seeds_of_beginning};
 pub use shrink::shrink;
 
 /// One user action or fault.
@@ -36,6 +36,8 @@ pub struct HistoryEvent {
 pub struct History {
     /// The seed of the schedule: the order and the latencies of requests, answers and watch events.
     pub seed: u64,
+    /// The seed of the schedule until all bindings of the topology are ready. Histories of the same beginning have the same topology.
+    pub beginning: u64,
     /// The clusters at the start.
     pub topology: Topology,
     /// The events in the order of their times.
@@ -49,6 +51,7 @@ impl History {
     pub fn pair(seed: u64) -> Self {
         Self {
             seed,
+            beginning: seed,
             topology: Topology::pair(),
             events: Vec::new(),
         }

@@ -10,6 +10,11 @@ use std::process::ExitCode;
 
 use bindery_simulator::command;
 use clap::Parser as _;
+use tikv_jemallocator::Jemalloc;
+
+// Half of a seed is JSON that is copied and dropped.
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 fn main() -> ExitCode {
     let args = command::Args::parse();

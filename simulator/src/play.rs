@@ -3,7 +3,7 @@
 use std::{
     cell::{RefCell, RefMut},
     collections::{BTreeMap, BTreeSet},
-    fmt::Write as _,
+    fmt::{self, Write as _},
     rc::Rc,
     sync::Arc,
     time::Duration,
@@ -62,9 +62,8 @@ pub struct Outcome {
     pub trace_hash: String,
 }
 
-/// A history that is being played.
-struct Player<'a> {
-    history: &'a History,
+/// A world in which the bindings of a topology are ready, and in which a history is played.
+pub struct Player {
     world: World,
     users: Users,
     faults: Faults,
@@ -103,43 +102,54 @@ impl Clusters for World {
     }
 }
 
-/// Plays a history to its end. Must be called once in an operating-system process, after [`crate::world::begin`].
-pub fn play(history: &History, steps_max: Option<u64>) -> (Outcome, Trace) {
-    let mut world = World::new(history.seed, &history.topology);
-    let users = Users::start(&mut world, &history.topology);
-    let checker = WriteChecker {
-        invariants: Invariants::default(),
-        topology: history.topology.clone(),
-        began: Duration::ZERO,
-        steps: 0,
-        steps_max: steps_max.unwrap_or(STEPS_MAX),
-        unrest: None,
-        answers: BTreeMap::new(),
-        writes: None,
-        is_endless: false,
-    };
-    let mut player = Player {
-        history,
-        world,
-        users,
-        faults: Faults::default(),
-        checker: Rc::new(RefCell::new(checker)),
-        kinds: BTreeSet::new(),
-    };
-    player.run();
-    player.outcome()
-}
-
 // === impl Player ===
 
-impl Player<'_> {
-    fn run(&mut self) {
-        self.set_up();
+impl fmt::Debug for Player {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Player").finish_non_exhaustive()
+    }
+}
+
+impl Player {
+    /// Makes a world, and runs it until the bindings of the topology are ready. Must be called once in an operating-system process, after
+    /// [`crate::world::begin`] with the seed of the same beginning.
+    pub fn begin(beginning: u64, topology: &Topology, steps_max: Option<u64>) -> Self {
+        let mut world = World::new(beginning, topology);
+        let users = Users::start(&mut world, topology);
+        let checker = WriteChecker {
+            invariants: Invariants::default(),
+            topology: topology.clone(),
+            began: Duration::ZERO,
+            steps: 0,
+            steps_max: steps_max.unwrap_or(STEPS_MAX),
+            unrest: None,
+            answers: BTreeMap::new(),
+            writes: None,
+            is_endless: false,
+        };
+        let mut player = Self {
+            world,
+            users,
+            faults: Faults::default(),
+            checker: Rc::new(RefCell::new(checker)),
+            kinds: BTreeSet::new(),
+        };
+        player.set_up(topology);
+        player
+    }
+
+    /// Plays a history of the same beginning to its end.
+    pub fn play(mut self, history: &History) -> (Outcome, Trace) {
+        self.world.reseed(history.seed);
+        self.run(history);
+        self.outcome(history.seed)
+    }
+
+    fn run(&mut self, history: &History) {
         let began = self.world.elapsed();
         self.checker().began = began;
         self.users.ledger.begin(began);
         self.world.slow_controllers();
-        let history = self.history;
         for event in &history.events {
             self.until(began + Duration::from_millis(event.at));
             if self.is_over() {
@@ -213,8 +223,8 @@ impl Player<'_> {
     }
 
     /// Runs until the bindings of the topology are ready.
-    fn set_up(&mut self) {
-        for consumer in self.history.topology.consumer_numbers() {
+    fn set_up(&mut self, topology: &Topology) {
+        for consumer in topology.consumer_numbers() {
             let key = ObjectKey::new("", "namespaces", "", "kube-system");
             if let Some(object) = self.world.object(Cluster::Consumer(consumer), &key) {
                 let identity = crate::invariants::marks::uid(&object);
@@ -337,7 +347,7 @@ impl Player<'_> {
         checker.invariants.report(violation);
     }
 
-    fn outcome(mut self) -> (Outcome, Trace) {
+    fn outcome(mut self, seed: u64) -> (Outcome, Trace) {
         let (is_over, steps, unrest) = {
             let mut checker = self.checker();
             let is_limited = checker.steps_max < STEPS_MAX && !checker.is_endless;
@@ -361,7 +371,7 @@ impl Player<'_> {
         let kinds = self.kinds.iter().copied().chain(of_faults);
         let trace = self.world.trace().clone();
         let outcome = Outcome {
-            seed: self.history.seed,
+            seed,
             requests: self.world.requests(),
             steps,
             millis: millis(self.world.elapsed()),

@@ -175,6 +175,12 @@ impl World {
         world
     }
 
+    /// From now on the schedule and all random bytes are those of this seed.
+    pub fn reseed(&mut self, seed: u64) {
+        self.random = ChaCha8Rng::seed_from_u64(seed);
+        bindery_simulator_host::reseed(seed);
+    }
+
     /// Virtual time since the world began.
     pub fn elapsed(&self) -> Duration {
         self.now
@@ -337,7 +343,7 @@ pub fn prepare() -> anyhow::Result<()> {
     installed::prepare()
 }
 
-/// Does all work of a seed on a thread of its own, and begins the simulation before. To be called once in an operating-system
+/// Does all work of a seed on a thread of its own, and begins the simulation of its beginning before. To be called once in an operating-system
 /// process: afterwards nothing else may work in it, for clocks and random bytes stay simulated.
 ///
 /// Fails if [`prepare`] does.
@@ -352,7 +358,7 @@ pub fn alone<T: Send>(seed: u64, work: impl FnOnce() -> T + Send) -> anyhow::Res
     }))
 }
 
-/// Begins the simulation of a seed in this operating-system process, for good. What this thread has asked for before, such as the
+/// Begins the simulation in this operating-system process, for good. What this thread has asked for before, such as the
 /// seeds of its hash maps, differs from run to run; so [`alone`] is better.
 pub fn begin(seed: u64) {
     bindery_simulator_host::simulate(seed, process::clocks(Duration::ZERO, 0));

@@ -10,12 +10,13 @@ use libc::c_int;
 /// Forks, does the work in the child, whose exit code it returns, and waits for the child. Returns that code; `None` if a signal ended
 /// the child. A child that panics exits with 101.
 ///
-/// Only for processes of one thread: in the child no other goes on, and what they had locked stays so. Such a process is refused.
-pub fn in_child(work: impl FnOnce() -> u8) -> io::Result<Option<u8>> {
-    if std::fs::read_dir("/proc/self/task")?.count() != 1 {
+/// In the child no other thread goes on, and what they had locked stays so. So a process is refused that has more threads than this one and
+/// those that only wait for its end, of which there are `waiting`.
+pub fn in_child(waiting: usize, work: impl FnOnce() -> u8) -> io::Result<Option<u8>> {
+    if std::fs::read_dir("/proc/self/task")?.count() != 1 + waiting {
         return Err(io::Error::other("a process of several threads cannot fork"));
     }
-    // SAFETY: there is one thread, so that the child may do all that this process may.
+    // SAFETY: no other thread works or has locked anything, so that the child may do all that this process may.
     let child = unsafe { libc::fork() };
     match child {
         -1 => Err(io::Error::last_os_error()),

@@ -34,6 +34,11 @@ pub fn simulate(seed: u64, clocks: Clocks) {
     SIMULATING.store(true, Ordering::Relaxed);
 }
 
+/// Random bytes are those of this seed from now on.
+pub fn reseed(seed: u64) {
+    random::seed(seed);
+}
+
 /// Whether [`simulate`] was called.
 pub fn is_simulating() -> bool {
     SIMULATING.load(Ordering::Relaxed)

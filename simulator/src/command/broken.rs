@@ -12,12 +12,17 @@ use crate::{
 /// The longest wall time of a seed, in seconds. Seeds take less than one; a task that loops without waiting takes for ever.
 const SECONDS_MAX: u32 = 120;
 /// The exit code of a process that panicked.
-const PANICKED: i32 = 101;
+pub(super) const PANICKED: u8 = 101;
 
 /// Has the kernel end this process by SIGALRM when a seed exceeds its wall time. Nothing in the process can be relied on then: the thread
 /// that plays the seed may loop.
 pub(super) fn limit_time() {
     alarm::set(SECONDS_MAX);
+}
+
+/// Ends what [`limit_time`] began.
+pub(super) fn end_limit() {
+    alarm::cancel();
 }
 
 /// The outcome of a seed whose process ended after this wall time with this exit code, `None` if a signal ended it. Returns no outcome if
@@ -29,7 +34,7 @@ pub(super) fn outcome(seed: u64, code: Option<i32>, time: Duration) -> Option<Ou
             format!("it was killed after {SECONDS_MAX} s of wall time"),
         ),
         None => (Invariant::Panic, "a signal ended it".to_owned()),
-        Some(PANICKED) => (
+        Some(code) if code == i32::from(PANICKED) => (
             Invariant::Panic,
             format!("it panicked; `simulator --seed {seed}` shows where"),
         ),

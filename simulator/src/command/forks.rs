@@ -1,8 +1,11 @@
-//! Plays seeds in forks of one process, which has done before what all seeds have in common.
+//! Plays seeds in forks of one process, which has made before the clusters that all seeds have in common. A fork plays the beginning of
+//! some seeds, and from there each seed goes on in a fork of its own.
 
 use std::{
     io::{self, BufRead as _, BufReader, Write as _},
+    ops::Range,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -13,10 +16,14 @@ use nix::sys::{
     time::TimeValLike as _,
 };
 
-use super::{Args, broken, play_here};
-use crate::{history::generate, play::Outcome, world};
+use super::{Args, broken};
+use crate::{
+    history::generate,
+    play::{Outcome, Player},
+    world,
+};
 
-/// A process of this program that plays one seed after the other.
+/// A process of this program that plays the seeds of one beginning after the other.
 #[derive(Debug)]
 pub(super) struct Forks {
     process: Child,
@@ -34,6 +41,8 @@ impl Forks {
                 .iter()
                 .flat_map(|steps| ["--steps".to_owned(), steps.to_string()]),
         );
+        // A process of several threads cannot fork.
+        command.env("_RJEM_MALLOC_CONF", "background_thread:false");
         // Standard error is discarded; a run of the seed alone shows it.
         command
             .stdin(Stdio::piped())
@@ -49,11 +58,17 @@ impl Forks {
         })
     }
 
-    /// Plays a seed. Returns what became of it, and the time of a core that it took.
-    pub(super) fn play(&mut self, seed: u64) -> Result<(Outcome, Duration)> {
-        let seeds = self.seeds.as_mut().context("no standard input")?;
-        writeln!(seeds, "{seed}")?;
-        seeds.flush()?;
+    /// Begins to play these seeds, which have the same beginning. Then [`Self::next`] has to be called for each.
+    pub(super) fn play(&mut self, seeds: &Range<u64>) -> Result<()> {
+        let input = self.seeds.as_mut().context("no standard input")?;
+        writeln!(input, "{} {}", seeds.start, seeds.end)?;
+        input.flush()?;
+        Ok(())
+    }
+
+    /// Returns what became of the next seed, which is this one, and the time of a core that it took. The first seed of a beginning takes
+    /// the time of the beginning too.
+    pub(super) fn next(&mut self, seed: u64) -> Result<(Outcome, Duration)> {
         let (outcome, micros) = (self.line(seed)?, self.line(seed)?);
         let outcome = serde_json::from_str(&outcome).with_context(|| format!("it said {outcome:?}"))?;
         let micros = micros.trim().parse().with_context(|| format!("it said {micros:?}"))?;
@@ -77,38 +92,78 @@ impl Drop for Forks {
     }
 }
 
-/// Plays each seed of standard input in a fork, and prints two lines: its outcome, and how many microseconds of a core it took. A fork
-/// that panics, is killed or takes too long violates an invariant. Fails at the first fork that reports an error.
-pub(super) fn serve(args: &Args, print: &mut dyn FnMut(&str)) -> Result<bool> {
+/// Reads a range of seeds from each line of standard input, which have the same beginning, and plays each in a fork. Prints two lines for
+/// each: its outcome, and how many microseconds of a core it took. A fork that panics, is killed or takes too long violates an invariant.
+/// Fails at the first fork that reports an error.
+pub(super) fn serve(args: &Args) -> Result<bool> {
     world::prepare()?;
-    let mut before = time_of_children()?;
     for line in io::stdin().lock().lines() {
-        let seed = line?.trim().parse()?;
+        let line = line?;
+        let (first, end) = line.split_once(' ').context("a line is not two numbers")?;
+        let seeds = first.parse()?..end.trim().parse()?;
         let start = Instant::now();
-        let code = in_child(|| u8::from(tell(args, seed, print).is_err()))?;
+        // A thread of its own, as `world::alone` has it: hash maps of this one begin with numbers that differ from run to run.
+        let code = in_child(0, || {
+            match thread::scope(|scope| scope.spawn(|| go_on(args, &seeds)).join()) {
+                Ok(ended) => u8::from(ended.is_err()),
+                Err(_) => broken::PANICKED,
+            }
+        })?;
+        // Only a beginning can end it in another way. No seed was told then.
         if code != Some(0) {
-            let outcome = broken::outcome(seed, code.map(i32::from), start.elapsed());
-            let outcome = outcome.with_context(|| format!("seed {seed} did not come to its end"))?;
-            print(&serde_json::to_string(&outcome)?);
+            for seed in seeds {
+                tell(&broken_outcome(seed, code, start)?)?;
+                writeln!(io::stdout(), "0")?;
+            }
         }
-        let after = time_of_children()?;
-        print(&(after - before).to_string());
-        io::stdout().flush()?;
-        before = after;
     }
     Ok(true)
 }
 
-/// The time of cores that all children took that have ended, in microseconds.
-fn time_of_children() -> Result<i64> {
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+/// Plays the beginning of these seeds, and each of them in a fork.
+fn go_on(args: &Args, seeds: &Range<u64>) -> Result<()> {
+    broken::limit_time();
+    let first = generate(seeds.start, args.actions);
+    world::begin(first.beginning);
+    let player = Player::begin(first.beginning, &first.topology, args.steps);
+    broken::end_limit();
+    let mut player = Some(player);
+    let mut before = time_of(UsageWho::RUSAGE_CHILDREN)?;
+    let mut beginning = time_of(UsageWho::RUSAGE_SELF)?;
+    for seed in seeds.clone() {
+        let start = Instant::now();
+        // The thread that began this one waits.
+        let code = in_child(1, || {
+            broken::limit_time();
+            let played = player.take().map(|player| player.play(&generate(seed, args.actions)));
+            u8::from(played.is_none_or(|(outcome, _)| tell(&outcome).is_err()))
+        })?;
+        if code != Some(0) {
+            tell(&broken_outcome(seed, code, start)?)?;
+        }
+        let after = time_of(UsageWho::RUSAGE_CHILDREN)?;
+        writeln!(io::stdout(), "{}", after - before + beginning)?;
+        io::stdout().flush()?;
+        (before, beginning) = (after, 0);
+    }
+    Ok(())
+}
+
+/// The outcome of a seed whose fork did not come to its end.
+fn broken_outcome(seed: u64, code: Option<u8>, start: Instant) -> Result<Outcome> {
+    let outcome = broken::outcome(seed, code.map(i32::from), start.elapsed());
+    outcome.with_context(|| format!("seed {seed} did not come to its end"))
+}
+
+/// The time of a core that this process took, or all its children that have ended, in microseconds.
+fn time_of(whom: UsageWho) -> Result<i64> {
+    let usage = getrusage(whom)?;
     Ok((usage.user_time() + usage.system_time()).num_microseconds())
 }
 
-/// Plays a seed in this process, and prints its outcome.
-fn tell(args: &Args, seed: u64, print: &mut dyn FnMut(&str)) -> Result<()> {
-    let (outcome, _) = play_here(&generate(seed, args.actions), args.steps)?;
-    print(&serde_json::to_string(&outcome)?);
+/// Prints an outcome.
+fn tell(outcome: &Outcome) -> Result<()> {
+    writeln!(io::stdout(), "{}", serde_json::to_string(outcome)?)?;
     io::stdout().flush()?;
     Ok(())
 }

@@ -12,7 +12,7 @@ use anyhow::{Result, anyhow};
 
 use super::{Args, Format, forks::Forks, one};
 use crate::{
-    history::generate,
+    history::{beginning_of, generate, seeds_of_beginning},
     invariants::Violation,
     report::{Report, TrackRecord},
 };
@@ -28,7 +28,7 @@ pub(super) fn run(args: &Args, record: &TrackRecord, print: &mut dyn FnMut(&str)
         .jobs
         .or_else(|| thread::available_parallelism().map(usize::from).ok())
         .unwrap_or(1);
-    let (next, stop) = (AtomicU64::new(args.first), AtomicBool::new(false));
+    let (next, stop) = (AtomicU64::new(beginning_of(args.first)), AtomicBool::new(false));
     let end = args.first.saturating_add(args.seeds);
     let mut report = Report::default();
     let mut told = 0;
@@ -41,15 +41,23 @@ pub(super) fn run(args: &Args, record: &TrackRecord, print: &mut dyn FnMut(&str)
             scope.spawn(move || {
                 let mut forks = Forks::start(args);
                 while !stop.load(Ordering::Relaxed) {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= end {
+                    let all = seeds_of_beginning(next.fetch_add(1, Ordering::Relaxed));
+                    let mut seeds = all.start.max(args.first)..all.end.min(end);
+                    if seeds.is_empty() {
                         return;
                     }
-                    let outcome = match &mut forks {
-                        Ok(forks) => forks.play(seed),
+                    let mut begun = match &mut forks {
+                        Ok(forks) => forks.play(&seeds).map(|()| forks),
                         Err(error) => Err(anyhow!("{error:#}")),
                     };
-                    if sender.send((seed, outcome)).is_err() {
+                    let is_received = seeds.all(|seed| {
+                        let outcome = match &mut begun {
+                            Ok(forks) => forks.next(seed),
+                            Err(error) => Err(anyhow!("{error:#}")),
+                        };
+                        !stop.load(Ordering::Relaxed) && sender.send((seed, outcome)).is_ok()
+                    });
+                    if !is_received {
                         return;
                     }
                 }

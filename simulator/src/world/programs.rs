@@ -193,6 +193,7 @@ async fn server(
     let args = ServerArgs::try_parse_from([
         "bindery-server",
         "--namespace=kube-bind",
+        "--grpc-reflection=false",
         RETRY_PERIOD,
         &install,
         &format!("--lease-identity={replica}"),
