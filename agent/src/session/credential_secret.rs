@@ -203,25 +203,79 @@ pub(super) async fn run(core: Arc<SessionCore>) {
 /// Creates or changes the Secret if it is not up to date.
 async fn store(core: &SessionCore, desired: &DesiredSecret) -> Result<(), String> {
     let (namespace, uid) = (&core.consumer.namespace, &core.contract.uid);
+    let cached = core.consumer.secrets.get(namespace, &name(uid));
+    let api = Api::namespaced(core.consumer.clients.write.clone(), namespace);
+    store_in(&api, cached.as_deref(), desired, namespace, uid).await
+}
+
+/// Creates or changes the Secret if it is not up to date. `cached` is the Secret as a cache shows it, which lags behind: where the
+/// API server refuses a write because of that, such as a second one right after the Secret was created, the Secret is read and
+/// planned once more.
+async fn store_in(
+    api: &Api<Secret>,
+    cached: Option<&Secret>,
+    desired: &DesiredSecret,
+    namespace: &str,
+    uid: &str,
+) -> Result<(), String> {
     let name = name(uid);
-    let existing = core.consumer.secrets.get(namespace, &name);
-    let api: Api<Secret> = Api::namespaced(core.consumer.clients.write.clone(), namespace);
-    let written = match plan(existing.as_deref(), desired, namespace, uid) {
-        SecretOp::Nothing => return Ok(()),
-        SecretOp::Foreign => {
-            return Err(format!(
-                "Secret {namespace}/{name} was not made by the konnector; delete it, or label it {}={uid}",
-                labels::CONTRACT_UID
-            ));
-        }
-        SecretOp::Create(secret) => api.create(&PostParams::default(), &secret).await,
-        SecretOp::Patch(patch) => api.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await,
+    let refused = match write(api, plan(cached, desired, namespace, uid), &name).await {
+        Err(StoreError::Kubernetes(error)) if is_behind(&error, &name) => error,
+        written => return written.map_err(|error| error.explain(namespace, uid)),
     };
-    written.map(|_| ()).map_err(|error| errors::explain(&error))
+    tracing::debug!(secret = name, error = %errors::explain(&refused), "the cache is behind; reads the Secret");
+    let live = api.get_opt(&name).await.map_err(|error| errors::explain(&error))?;
+    let written = write(api, plan(live.as_ref(), desired, namespace, uid), &name).await;
+    written.map_err(|error| error.explain(namespace, uid))
+}
+
+/// Sends the write of a plan, if there is one.
+async fn write(api: &Api<Secret>, op: SecretOp, name: &str) -> Result<(), StoreError> {
+    match op {
+        SecretOp::Nothing => return Ok(()),
+        SecretOp::Foreign => return Err(StoreError::Foreign),
+        SecretOp::Create(secret) => api.create(&PostParams::default(), &secret).await?,
+        SecretOp::Patch(patch) => api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?,
+    };
+    Ok(())
+}
+
+/// Whether a write was refused because the Secret is not as the cache shows it: it exists, was changed, or is gone.
+fn is_behind(error: &kube::Error, name: &str) -> bool {
+    errors::is_already_exists(error) || errors::is_conflict(error) || errors::is_object_gone(error, name)
+}
+
+/// Why the Secret was not stored.
+#[derive(Debug, thiserror::Error)]
+enum StoreError {
+    #[error("a Secret of that name was not made by the konnector")]
+    Foreign,
+    #[error(transparent)]
+    Kubernetes(#[from] kube::Error),
+}
+
+// === impl StoreError ===
+
+impl StoreError {
+    /// What is wrong with which Secret, and what mends it.
+    fn explain(&self, namespace: &str, uid: &str) -> String {
+        match self {
+            Self::Foreign => format!(
+                "Secret {namespace}/{} was not made by the konnector; delete it, or label it {}={uid}",
+                name(uid),
+                labels::CONTRACT_UID
+            ),
+            Self::Kubernetes(error) => errors::explain(error),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use http::{Method, Request, Response};
+    use kube::client::Body;
+    use parking_lot::Mutex;
+
     use super::*;
     use crate::session::kubeconfigs;
 
@@ -314,5 +368,121 @@ mod tests {
             plan(Some(&secret), &wanted(&["b"], None), "kube-bind", UID),
             SecretOp::Nothing
         );
+    }
+
+    /// An API server that holds at most one Secret, and the methods of the requests that it got.
+    #[derive(Clone, Default)]
+    struct OneSecret {
+        live: Arc<Mutex<Option<Value>>>,
+        requests: Arc<Mutex<Vec<Method>>>,
+    }
+
+    impl OneSecret {
+        fn holding(secret: Option<&Secret>) -> Self {
+            let server = Self::default();
+            *server.live.lock() = secret.map(|secret| serde_json::to_value(secret).unwrap());
+            server
+        }
+
+        fn api(&self) -> Api<Secret> {
+            let server = self.clone();
+            let service = tower::service_fn(move |request: Request<Body>| {
+                let server = server.clone();
+                async move {
+                    let (parts, body) = request.into_parts();
+                    let bytes = body.collect_bytes().await.unwrap();
+                    let body = serde_json::from_slice(&bytes).unwrap_or_default();
+                    let (code, answer) = server.answer(parts.method, body);
+                    let answer = Body::from(answer.to_string().into_bytes());
+                    Response::builder().status(code).body(answer)
+                }
+            });
+            Api::namespaced(kube::Client::new(service, "default"), "kube-bind")
+        }
+
+        fn answer(&self, method: Method, body: Value) -> (u16, Value) {
+            self.requests.lock().push(method.clone());
+            let mut live = self.live.lock();
+            let refusal = |code: u16, reason: &str| {
+                let details = json!({"kind": "secrets", "name": name(UID)});
+                let message = format!("secrets {:?}: {reason}", name(UID));
+                let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code,
+                    "reason": reason, "message": message, "details": details});
+                (code, status)
+            };
+            match (method, live.clone()) {
+                (Method::GET | Method::PATCH, None) => refusal(404, "NotFound"),
+                (Method::GET, Some(secret)) => (200, secret),
+                (Method::POST, Some(_)) => refusal(409, "AlreadyExists"),
+                (Method::POST, None) => {
+                    *live = Some(body.clone());
+                    (201, body)
+                }
+                (_, Some(secret)) if body["metadata"]["resourceVersion"] != secret["metadata"]["resourceVersion"] => {
+                    refusal(409, "Conflict")
+                }
+                (_, Some(mut changed)) => {
+                    changed["data"] = body["data"].clone();
+                    *live = Some(changed.clone());
+                    (200, changed)
+                }
+            }
+        }
+
+        /// Stores a credential of this time while the cache shows this Secret, with these requests.
+        async fn check(&self, cached: Option<&Secret>, issued: i64, requests: &[Method], expect: Result<(), &str>) {
+            let desired = wanted(&["a"], Some(issued));
+            let stored = store_in(&self.api(), cached, &desired, "kube-bind", UID).await;
+            match (&stored, expect) {
+                (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
+                (stored, expect) => assert_eq!(stored.is_ok(), expect.is_ok(), "{stored:?}"),
+            }
+            assert_eq!(std::mem::take(&mut *self.requests.lock()), requests);
+            if expect.is_ok() {
+                let live: Secret = serde_json::from_value(self.live.lock().clone().unwrap()).unwrap();
+                let document = desired.document.as_ref().unwrap().1.expose_secret();
+                assert_eq!(live.data.unwrap()[names::KUBECONFIG_KEY].0, document);
+            }
+        }
+    }
+
+    fn at_version(mut secret: Secret, version: &str) -> Secret {
+        secret.metadata.resource_version = Some(version.to_owned());
+        secret
+    }
+
+    /// A second credential often comes before the cache shows the Secret that the first one created.
+    #[tokio::test]
+    async fn a_secret_that_the_cache_does_not_show_yet_is_read_and_written() {
+        let first = at_version(created(&wanted(&["a"], Some(1000))), "1");
+        let later = at_version(created(&wanted(&["a"], Some(1000))), "2");
+        let get_first = [Method::POST, Method::GET, Method::PATCH];
+        OneSecret::holding(None)
+            .check(None, 1000, &[Method::POST], Ok(()))
+            .await;
+        OneSecret::holding(Some(&first))
+            .check(None, 2000, &get_first, Ok(()))
+            .await;
+        OneSecret::holding(Some(&first))
+            .check(None, 1000, &get_first[..2], Ok(()))
+            .await;
+        let get_again = [Method::PATCH, Method::GET, Method::PATCH];
+        OneSecret::holding(Some(&later))
+            .check(Some(&first), 2000, &get_again, Ok(()))
+            .await;
+        let make_again = [Method::PATCH, Method::GET, Method::POST];
+        OneSecret::holding(None)
+            .check(Some(&first), 2000, &make_again, Ok(()))
+            .await;
+    }
+
+    #[tokio::test]
+    async fn a_foreign_secret_that_the_cache_does_not_show_yet_is_named() {
+        let mut foreign = at_version(created(&wanted(&["a"], Some(1000))), "1");
+        foreign.metadata.labels = None;
+        let requests = [Method::POST, Method::GET];
+        OneSecret::holding(Some(&foreign))
+            .check(None, 2000, &requests, Err("was not made by the konnector"))
+            .await;
     }
 }

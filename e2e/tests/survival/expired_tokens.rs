@@ -66,6 +66,7 @@ fn expired_tokens_are_renewed_or_named() -> Result<()> {
             renewed(&bound).await?.len() == 1,
             "a renewed credential is kept in one Secret"
         );
+        stored_at_once(&bound)?;
         bound.bound_once().await?;
 
         // Away for weeks: both have expired.
@@ -152,6 +153,7 @@ fn a_token_that_is_refused_before_its_time_is_renewed_at_once() -> Result<()> {
             renewed(&bound).await?.len() == 1,
             "a renewed credential is kept in one Secret"
         );
+        stored_at_once(&bound)?;
         bound.bound_once().await?;
         bound.unbind().await
     })
@@ -271,6 +273,14 @@ async fn renewed(bound: &Bound) -> Result<Vec<Secret>> {
     let mut secrets = bound.kubeconfigs().await?;
     secrets.retain(|secret| secret.labels().contains_key(labels::CONTRACT_UID));
     Ok(secrets)
+}
+
+/// The konnector stored what it renewed without a failed attempt, also while its cache did not show the Secret yet.
+fn stored_at_once(bound: &Bound) -> Result<()> {
+    let log = bound.consumer.konnectors[0].log();
+    let failure = log.lines().find(|line| line.contains("renewed credential not stored"));
+    ensure!(failure.is_none(), "{failure:?}");
+    Ok(())
 }
 
 /// Puts other tokens into the user's Secret.
