@@ -15,7 +15,7 @@ use bindery_e2e::{Provider, call::wish, eventually_ok, lease, rights, run, wildw
 use bindery_sdk::Client;
 use k8s_openapi::api::{
     authorization::v1::ResourceAttributes,
-    core::v1::{ConfigMap, Namespace, Secret},
+    core::v1::{ConfigMap, Namespace, PersistentVolumeClaim, Secret},
     rbac::v1::RoleBinding,
 };
 use kube::{
@@ -308,6 +308,74 @@ fn claims_have_rights_in_mapped_namespaces_and_namespaces_go_with_the_last_sourc
         ensure!(secrets.get_opt("source").await?.is_some(), "the source has gone");
         secrets.delete("source", &DeleteParams::default()).await?;
         world.is_gone(&kept, LOOKED_AT_ANEW).await
+    })
+}
+
+#[test]
+fn a_namespace_stays_with_what_an_operator_keeps_in_it() -> Result<()> {
+    run(async {
+        let world = World::start("valuable", &["--valuable-resources=vaults.example.dev"]).await?;
+        let plane = &world.provider.plane;
+        plane
+            .apply(&crd("vaults", "Vault", "Namespaced", "false").to_string())
+            .await?;
+        plane.apply(&held(&["safes"]).to_string()).await?;
+        world.says("mapped", "", "").await?;
+        let contract = world.bind("mapped", "ranch-cluster").await?;
+        let empty = world.mapped(&contract, "team1").await?;
+        let claiming = world.mapped(&contract, "team2").await?;
+        let vaulted = world.mapped(&contract, "team3").await?;
+        let claim: PersistentVolumeClaim = serde_json::from_value(json!({
+            "metadata": {"name": "data"},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+        }))?;
+        world.within(&claiming).create(&PostParams::default(), &claim).await?;
+        let vault = json!({
+            "apiVersion": "example.dev/v1", "kind": "Vault", "metadata": {"name": "gold", "namespace": vaulted},
+        });
+        eventually_ok("a vault", SOON, async || plane.apply(&vault.to_string()).await).await?;
+
+        // A kind that is named and cannot be seen keeps every namespace, and the condition tells the rule.
+        let mapped: Api<APIServiceNamespace> = world.within(&contract);
+        mapped.delete("team1", &DeleteParams::default()).await?;
+        world
+            .told(&contract, "team1", "ServerLacksRights", |status| {
+                let ready = bindery_api::conditions::get(&status.conditions, "Ready");
+                ready.is_some_and(|ready| ready.message.contains("resources: [vaults], verbs: [list]"))
+            })
+            .await?;
+        let namespaces: Api<Namespace> = world.all();
+        let kept = namespaces.get(&empty).await?;
+        ensure!(kept.metadata.deletion_timestamp.is_none(), "{kept:?}");
+        plane.apply(&held(&["vaults"]).to_string()).await?;
+        world.ended(&contract, "team1").await?;
+        world.is_gone(&empty, SOON).await?;
+
+        for (name, namespace, keeps) in [
+            ("team2", &claiming, "1 object keeps it: persistentvolumeclaims data"),
+            ("team3", &vaulted, "1 object keeps it: vaults.example.dev gold"),
+        ] {
+            world.give_back(&contract, name).await?;
+            let left = namespaces.get(namespace).await?;
+            ensure!(left.metadata.deletion_timestamp.is_none(), "{left:?}");
+            let kept_for = left.annotations().get(annotations::KEPT_FOR).map(String::as_str);
+            ensure!(kept_for == Some(keeps), "{left:?}");
+            ensure!(left.annotations().contains_key(annotations::RELEASED), "{left:?}");
+        }
+        // It is in use again, with what was kept in it.
+        ensure!(world.mapped(&contract, "team2").await? == claiming, "another namespace");
+        let left = namespaces.get(&claiming).await?;
+        ensure!(!left.annotations().contains_key(annotations::KEPT_FOR), "{left:?}");
+        let claims: Api<PersistentVolumeClaim> = world.within(&claiming);
+        claims.delete("data", &DeleteParams::default()).await?;
+        eventually_ok("the claim to be gone", SOON, async || {
+            let left = claims.get_opt("data").await?;
+            ensure!(left.is_none(), "{left:?}");
+            Ok(())
+        })
+        .await?;
+        world.give_back(&contract, "team2").await?;
+        world.is_gone(&claiming, SOON).await
     })
 }
 

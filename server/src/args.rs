@@ -122,6 +122,12 @@ pub struct Args {
     /// giving this several times: namespaced custom resources of groups that are neither Kubernetes' nor kube-bind's.
     #[arg(long, value_name = "RESOURCE.GROUP", value_delimiter = ',', value_parser = claimable)]
     pub claimable_resources: Vec<GroupResource>,
+    /// Resources whose objects keep a provider namespace from being deleted, as RESOURCE.GROUP, by comma or by giving this several
+    /// times, such as backups.example.com. Beside these count all objects that ClusterRole view shows in a namespace, and Secrets, less
+    /// what Kubernetes itself puts there. The server needs the verb list on them, by a ClusterRole with label
+    /// rbac.kube-bind.io/aggregate-to-server=true.
+    #[arg(long, value_name = "RESOURCE.GROUP", value_delimiter = ',', value_parser = resource)]
+    pub valuable_resources: Vec<GroupResource>,
     /// Where --consumer-scope=cluster: give consumers whose template claims Secrets all Secrets of this cluster to read, those
     /// of other consumers and of Kubernetes itself included. Without it they read those of their own namespaces.
     #[arg(long)]
@@ -282,6 +288,7 @@ impl Args {
             renewal_lifetime: self.renewal_lifetime,
             install_crds: self.install_crds,
             claimable_resources: self.claimable_resources.iter().cloned().collect(),
+            valuable_resources: self.valuable_resources.iter().cloned().collect(),
             cluster_wide_secret_claims: self.dangerous_cluster_wide_secret_claims,
             max_namespaces_per_contract: self.max_namespaces_per_contract.get(),
             login_scopes: self.authentication.scopes(),
@@ -337,16 +344,22 @@ impl From<ScopeArg> for InformerScope {
 }
 
 fn claimable(text: &str) -> Result<GroupResource, String> {
+    let resource = resource(text)?;
+    match names::owner_of_group(&resource.group) {
+        Some(owner) => Err(format!("belongs to {owner} and cannot be claimed")),
+        None => Ok(resource),
+    }
+}
+
+/// Parses a resource with its group.
+fn resource(text: &str) -> Result<GroupResource, String> {
     let Some((resource, group)) = text.split_once('.') else {
         return Err("must name a group, as in certificates.cert-manager.io".to_owned());
     };
     if !names::is_label(resource) || !names::is_subdomain(group) {
         return Err("is no resource; write plural name and group, as in certificates.cert-manager.io".to_owned());
     }
-    match names::owner_of_group(group) {
-        Some(owner) => Err(format!("belongs to {owner} and cannot be claimed")),
-        None => Ok(GroupResource::new(group, resource)),
-    }
+    Ok(GroupResource::new(group, resource))
 }
 
 /// Parses a duration as Kubernetes writes it.

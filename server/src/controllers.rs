@@ -21,7 +21,12 @@ use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use self::pending_requests::PendingRequests;
-use crate::{credentials::Issuer, rbac::claims, state::State, writes::WriteError};
+use crate::{
+    credentials::Issuer,
+    rbac::{claims, view},
+    state::State,
+    writes::WriteError,
+};
 
 mod anchors;
 mod cluster_binding;
@@ -57,7 +62,7 @@ struct ControllerCaches {
     cluster_role_bindings: Cache<ClusterRoleBinding>,
     /// Namespaces that contracts may share, which the server created or an admin labelled.
     shared: Cache<Namespace>,
-    /// The role bindings by which the server lists claimed objects.
+    /// The role bindings by which the server lists objects in namespaces that it made.
     server_bindings: Cache<RoleBinding>,
 }
 
@@ -175,7 +180,12 @@ impl ControllerCaches {
             ),
             server_bindings: Cache::start(
                 clients.watch.clone(),
-                Source::of::<RoleBinding>(None).labels(format!("{}={}", labels::COMPONENT, claims::SERVER_ROLE)),
+                Source::of::<RoleBinding>(None).labels(format!(
+                    "{} in ({},{})",
+                    labels::COMPONENT,
+                    claims::SERVER_ROLE,
+                    view::VIEW_BINDING
+                )),
             ),
         }
     }

@@ -17,6 +17,7 @@ use crate::writes::Object;
 
 pub mod claims;
 mod needs;
+pub mod view;
 
 use claims::{ClaimedPlacement, Right};
 

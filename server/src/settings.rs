@@ -33,6 +33,8 @@ pub struct Settings {
     pub install_crds: bool,
     /// Resources that templates may claim beside the three core resources.
     pub claimable_resources: BTreeSet<GroupResource>,
+    /// Resources whose objects keep a provider namespace from being deleted, beside those that the server sees anyway.
+    pub valuable_resources: BTreeSet<GroupResource>,
     /// Whether konnectors that watch cluster-wide may read all Secrets of the cluster if their template claims Secrets.
     pub cluster_wide_secret_claims: bool,
     /// Number of namespaces that a consumer may have mapped.
@@ -108,6 +110,7 @@ pub(crate) mod tests {
             renewal_lifetime: Duration::from_hours(7 * 24),
             install_crds: true,
             claimable_resources: BTreeSet::new(),
+            valuable_resources: BTreeSet::new(),
             cluster_wide_secret_claims: false,
             max_namespaces_per_contract: 1000,
             login_scopes: vec!["openid".to_owned(), "groups".to_owned()],

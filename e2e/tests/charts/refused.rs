@@ -84,6 +84,7 @@ fn a_wrong_value_is_refused_by_its_name() -> Result<()> {
         ("isolation=some", &["isolation"]),
         ("consumerScope=all", &["consumerScope"]),
         ("claimableResources={secrets}", &["claimableResources"]),
+        ("valuableResources={secrets}", &["valuableResources"]),
         ("namespacePrefix=bind", &["namespacePrefix"]),
         ("service.port=70000", &["service", "port"]),
     ] {

@@ -115,6 +115,7 @@ fn each_value_of_the_server_is_its_flag() -> Result<()> {
         ("isolation=namespaced", &["--isolation=namespaced"]),
         ("consumerScope=cluster", &["--consumer-scope=cluster"]),
         ("claimableResources={a.b.c,d.e}", &["--claimable-resources=a.b.c,d.e"]),
+        ("valuableResources={a.b.c,d.e}", &["--valuable-resources=a.b.c,d.e"]),
         (
             "dangerousClusterWideSecretClaims=true",
             &["--dangerous-cluster-wide-secret-claims"],

@@ -56,6 +56,9 @@ pub const GRANTED_RESOURCES: &str = "kube-bind.io/granted-resources";
 /// All resources that were ever claimed in a provider namespace, separated by commas; on that namespace. Leftovers of them keep the
 /// namespace from being deleted.
 pub const GRANTED_CLAIMS: &str = "kube-bind.io/granted-claims";
+/// What keeps a provider namespace that no consumer maps any more: how many objects, and the names of the first; on that namespace,
+/// beside [`RELEASED`].
+pub const KEPT_FOR: &str = "kube-bind.io/kept-for";
 /// Domain of annotations `<domain>/<contract>`, one for each contract that uses a shared namespace; on a shared namespace that
 /// the server made, which deletes it after the last one is removed.
 pub const SHARED_BY: &str = "shared-by.kube-bind.io";

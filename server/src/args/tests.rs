@@ -373,6 +373,27 @@ fn the_server_s_own_ca_goes_to_consumers() {
 }
 
 #[test]
+fn what_is_valuable_is_a_list_of_resources_of_groups() {
+    let valuable = |more: &[&str]| {
+        let set = settings(&TLS, more).valuable_resources;
+        set.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert!(valuable(&[]).is_empty());
+    let flag = "--valuable-resources";
+    assert_eq!(
+        valuable(&[
+            flag,
+            "backups.bank.dev,leases.coordination.k8s.io",
+            flag,
+            "horses.wildwest.dev"
+        ]),
+        ["backups.bank.dev", "leases.coordination.k8s.io", "horses.wildwest.dev"]
+    );
+    check_refused(&TLS, &[flag, "secrets"], "must name a group");
+    check_refused(&TLS, &[flag, "Backups.bank.dev"], "is no resource");
+}
+
+#[test]
 fn what_may_be_claimed_is_a_list_of_custom_resources() {
     let claimable = |more: &[&str]| {
         let set = settings(&TLS, more).claimable_resources;

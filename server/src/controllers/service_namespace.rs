@@ -16,7 +16,7 @@ use super::{Context, Next, Reconcile, Running, pending_requests, subject};
 use crate::{
     contract,
     leftovers::{self, GrantRecord, recorded},
-    rbac::claims,
+    rbac::{claims, view},
     writes::WriteError,
 };
 
@@ -31,6 +31,7 @@ mod shared;
 mod sharing;
 mod status;
 mod triggers;
+mod valuable;
 
 use end::NamespaceStep;
 use observed::{NamespaceLeftovers, Observed, SharedSeen};
@@ -80,6 +81,7 @@ impl Reconcile for ServiceNamespaces {
             .map_or_else(String::new, |namespace| namespace.name_any());
         let (roles, bindings) = (made.roles.list_in(&provider), made.role_bindings.list_in(&provider));
         let server_binding = made.server_bindings.get(&provider, claims::SERVER_ROLE);
+        let view_binding = made.server_bindings.get(&provider, view::VIEW_BINDING);
         let (mut shared_roles, mut shared_bindings) = (made.roles.list_in(name), made.role_bindings.list_in(name));
         if caches.namespaces.get("", name).is_some() {
             // A namespace of a contract is never shared, so that its roles serve no claims of this one.
@@ -102,6 +104,7 @@ impl Reconcile for ServiceNamespaces {
             roles: &roles,
             bindings: &bindings,
             server_binding: server_binding.as_deref(),
+            view_binding: view_binding.as_deref(),
             left: None,
             shared: SharedSeen {
                 namespace: shared.as_deref(),
@@ -140,6 +143,10 @@ impl Reconcile for ServiceNamespaces {
             NamespaceStep::Leave(writes) => {
                 self.apply_all(&seen, writes).await?;
                 Ok(Next::Seldom(KEPT))
+            }
+            NamespaceStep::Blind(writes) => {
+                self.apply_all(&seen, writes).await?;
+                Ok(Next::Seldom(DRAINING))
             }
             NamespaceStep::Count => Ok(Next::Change),
             NamespaceStep::Delete(write) => {
@@ -192,7 +199,8 @@ impl ServiceNamespaces {
         (!is_admitted).then_some(state.settings.max_namespaces_per_contract)
     }
 
-    /// Counts what is left in a provider namespace, and of the contract's copies in its shared namespace.
+    /// Counts what is left in a provider namespace, and of the contract's copies in its shared namespace. Looks for valuable
+    /// objects where that decides.
     async fn count(&self, seen: &Observed<'_>, namespace: &Namespace) -> Result<NamespaceLeftovers, WriteError> {
         let (state, name) = (&self.context.state, namespace.name_any());
         let leftovers = leftovers::in_namespace(state, seen.contract, &name).await?;
@@ -203,6 +211,10 @@ impl ServiceNamespaces {
             }
             _ => Vec::new(),
         };
-        Ok(end::count(seen, leftovers, claimed, shared))
+        let mut left = end::count(seen, leftovers, claimed, shared);
+        if end::needs_look(&left, namespace) {
+            left.valuables = Some(valuable::look(state, &name, Some(seen.contract)).await?);
+        }
+        Ok(left)
     }
 }

@@ -73,6 +73,9 @@
 {{- with .Values.claimableResources }}
 - --claimable-resources={{ join "," . }}
 {{- end }}
+{{- with .Values.valuableResources }}
+- --valuable-resources={{ join "," . }}
+{{- end }}
 {{- if .Values.dangerousClusterWideSecretClaims }}
 - --dangerous-cluster-wide-secret-claims
 {{- end }}

@@ -10,9 +10,10 @@ use k8s_openapi::api::{
 };
 use kube::ResourceExt as _;
 
-use super::{ServiceNamespaces, observed::Observed, plan};
+use super::{ServiceNamespaces, end, observed::Observed, plan};
 use crate::{
     controllers::Next,
+    rbac::view,
     writes::{self, Write, WriteError},
 };
 
@@ -48,6 +49,10 @@ impl ServiceNamespaces {
                 }
                 (Err(error), _) => return Err(error),
             }
+        }
+        if refused.contains_key(view::VIEW_BINDING) {
+            writes::apply_all(client, end::blind(seen, view::LACKING)).await?;
+            return Ok(Next::After(IN_THE_WAY));
         }
         if let Some((_, error)) = refused.pop_first() {
             return self.explain(seen, error).await;
@@ -101,7 +106,7 @@ pub(super) fn is_about(write: &Write, namespace: &str) -> bool {
 }
 
 /// Whether a binding was created so recently that the API server may not know it everywhere.
-fn is_fresh(binding: &RoleBinding, now: Timestamp) -> bool {
+pub(super) fn is_fresh(binding: &RoleBinding, now: Timestamp) -> bool {
     let created = binding.metadata.creation_timestamp.as_ref();
     created.is_some_and(|created| now.duration_since(created.0) < SETTLING)
 }

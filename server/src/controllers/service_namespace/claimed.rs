@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use bindery_api::{
     annotations,
-    claims::{TOKEN_SECRET_TYPES, is_claimable_core},
+    claims::{SECRETS, TOKEN_SECRET_TYPES, is_claimable_core},
     v1alpha2::GroupResource,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
@@ -29,6 +29,12 @@ const PLACED: [(&str, &[&str]); 2] = [
         &["istio-ca-root-cert", "kube-root-ca.crt", "openshift-service-ca.crt"],
     ),
     ("serviceaccounts", &["builder", "default", "deployer"]),
+];
+
+/// Annotations of Secrets with the name of the ServiceAccount that Kubernetes or OpenShift made them for.
+const ACCOUNT_OF_SECRET: [&str; 2] = [
+    "kubernetes.io/service-account.name",
+    "openshift.io/internal-registry-auth-token.service-account",
 ];
 
 /// An object of a claimed resource.
@@ -97,13 +103,23 @@ fn claimed(resource: &GroupResource, namespace: &str, metadata: &ObjectMeta) -> 
     let copy_for = copy_for.cloned();
     let contract = copy_for.as_deref().unwrap_or_default();
     let object = SyncedObject::of(resource.clone(), namespace, metadata, contract);
-    // A copy of that name counts: a consumer's own object may have it.
-    let is_in_every_namespace = copy_for.is_none() && is_placed(resource, &object.name);
-    (!is_in_every_namespace).then_some(ClaimedObject { object, copy_for })
+    (!is_in_every_namespace(resource, metadata)).then_some(ClaimedObject { object, copy_for })
+}
+
+/// Whether an object is one that every namespace has. A copy of that name is not: a consumer's own object may have it.
+pub(super) fn is_in_every_namespace(resource: &GroupResource, metadata: &ObjectMeta) -> bool {
+    let value = |key: &str| metadata.annotations.as_ref()?.get(key).map(String::as_str);
+    if value(annotations::CLUSTER_NAMESPACE).is_some() || !resource.is_core() {
+        return false;
+    }
+    let accounts = GroupResource::new("", "serviceaccounts");
+    let is_of_account = |key: &&str| value(key).is_some_and(|account| is_placed(&accounts, account));
+    is_placed(resource, metadata.name.as_deref().unwrap_or_default())
+        || resource.resource == SECRETS && ACCOUNT_OF_SECRET.iter().any(is_of_account)
 }
 
 /// The field selector of Secrets that may be claimed: tokens never are.
-fn no_tokens() -> String {
+pub(super) fn no_tokens() -> String {
     TOKEN_SECRET_TYPES.map(|kind| format!("type!={kind}")).join(",")
 }
 
@@ -172,6 +188,9 @@ mod tests {
             check_placed(("", "configmaps"), name, true, true);
             check_placed(("", "secrets"), name, false, true);
         }
+        let token = named("token", &[("kubernetes.io/service-account.name", "default")]);
+        assert!(is_in_every_namespace(&GroupResource::new("", "secrets"), &token));
+        assert!(!is_in_every_namespace(&GroupResource::new("", "configmaps"), &token));
         for name in ["default", "builder", "deployer"] {
             check_placed(("", "serviceaccounts"), name, false, false);
             check_placed(("", "configmaps"), name, false, true);

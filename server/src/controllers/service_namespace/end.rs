@@ -8,18 +8,21 @@ use bindery_api::{
 };
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::{
-    claimed::{ClaimedObject, needs_server_binding},
+    apply::is_fresh,
+    claimed::ClaimedObject,
     observed::{NamespaceLeftovers, Observed, is_ours},
     rights, shared,
     status::{Published, status},
+    valuable::Valuables,
 };
 use crate::{
     contract,
-    leftovers::{GrantRecord, Leftovers, SyncedObject, recorded},
+    leftovers::{Leftovers, SyncedObject},
     rbac::claims,
+    template,
     writes::{self, Write},
 };
 
@@ -31,6 +34,8 @@ pub(super) enum NamespaceStep {
     Drain(Vec<Write>),
     /// Objects that nobody removes keep the provider namespace: look again now and then.
     Leave(Vec<Write>),
+    /// The server may not see all that is in the provider namespace: look again soon.
+    Blind(Vec<Write>),
     /// Count what is left in the provider namespace, and plan again.
     Count,
     /// Delete the provider namespace.
@@ -77,11 +82,22 @@ pub(super) fn count(
         released: false,
         ..claimed.object
     }));
-    NamespaceLeftovers { leftovers, has_sources }
+    NamespaceLeftovers {
+        leftovers,
+        has_sources,
+        ..NamespaceLeftovers::default()
+    }
 }
 
-/// Plans the end of a namespace that nobody maps any more: it is deleted when neither objects of the contract nor sources of
-/// claims are left in it.
+/// Whether it decides about the end of the namespace, or about what is said of it, whether valuable objects are in it.
+pub(super) fn needs_look(left: &NamespaceLeftovers, namespace: &Namespace) -> bool {
+    let is_known_to_stay = left.leftovers.has_released() || left.has_sources;
+    let is_named = namespace.annotations().contains_key(annotations::KEPT_FOR);
+    left.leftovers.count() == 0 && !(is_known_to_stay && is_named)
+}
+
+/// Plans the end of a namespace that nobody maps any more: it is deleted when no objects of the contract, no sources of claims and
+/// no valuable objects are left in it.
 pub(super) fn plan(seen: &Observed<'_>, object: Option<&APIServiceNamespace>) -> NamespaceStep {
     let Some(namespace) = seen.namespace.filter(|namespace| is_ours(seen, namespace)) else {
         let mut writes = Vec::new();
@@ -93,15 +109,12 @@ pub(super) fn plan(seen: &Observed<'_>, object: Option<&APIServiceNamespace>) ->
         return NamespaceStep::Apply(Vec::new());
     }
     let Some(left) = seen.left else {
-        let server_binding = if needs_server_binding(&recorded(namespace, GrantRecord::Claims)) {
-            rights::server_binding(seen.server_binding, &namespace.name_any(), seen.server)
-        } else {
-            Vec::new()
-        };
-        return if server_binding.is_empty() {
+        let existing = (seen.server_binding, seen.view_binding);
+        let bindings = rights::server_bindings(existing, &namespace.name_any(), seen.server);
+        return if bindings.is_empty() {
             NamespaceStep::Count
         } else {
-            NamespaceStep::Apply(server_binding)
+            NamespaceStep::Apply(bindings)
         };
     };
     if left.leftovers.count() > 0 {
@@ -109,8 +122,20 @@ pub(super) fn plan(seen: &Observed<'_>, object: Option<&APIServiceNamespace>) ->
         let status = object.and_then(|object| status(seen, object, None, Published::AsBefore, condition));
         return NamespaceStep::Drain(status.into_iter().collect());
     }
-    if left.leftovers.has_released() || left.has_sources {
-        return NamespaceStep::Leave(leave(seen, namespace, object));
+    let is_valuable = |valuables: &Valuables| !valuables.objects.is_empty();
+    if left.leftovers.has_released() || left.has_sources || left.valuables.as_ref().is_some_and(is_valuable) {
+        return NamespaceStep::Leave(leave(seen, namespace, object, left));
+    }
+    let Some(valuables) = &left.valuables else {
+        return NamespaceStep::Count;
+    };
+    if let Some(message) = valuables.explain_unseen(&namespace.name_any()) {
+        let bindings = [seen.server_binding, seen.view_binding];
+        let is_settling = bindings
+            .into_iter()
+            .flatten()
+            .any(|binding| is_fresh(binding, seen.now));
+        return NamespaceStep::Blind(if is_settling { Vec::new() } else { blind(seen, &message) });
     }
     NamespaceStep::Delete(Box::new(Write::delete(
         "nobody maps it, and nothing is left in it",
@@ -118,17 +143,53 @@ pub(super) fn plan(seen: &Observed<'_>, object: Option<&APIServiceNamespace>) ->
     )))
 }
 
-/// Gives up a namespace without deleting it, for released objects and those of the provider's own stay in it.
-fn leave(seen: &Observed<'_>, namespace: &Namespace, object: Option<&APIServiceNamespace>) -> Vec<Write> {
+/// Gives up a namespace without deleting it, for released objects and those of the provider's own stay in it. What keeps it is
+/// named in an annotation of the namespace, for the APIServiceNamespace ends.
+fn leave(
+    seen: &Observed<'_>,
+    namespace: &Namespace,
+    object: Option<&APIServiceNamespace>,
+    left: &NamespaceLeftovers,
+) -> Vec<Write> {
     let mut writes = Vec::new();
+    let mut missing = Map::new();
     if !namespace.annotations().contains_key(annotations::RELEASED) {
-        let annotation = json!({ annotations::RELEASED: seen.now.to_string() });
-        writes.push(Write::annotate("objects that stay keep it", namespace, &annotation));
+        missing.insert(annotations::RELEASED.to_owned(), seen.now.to_string().into());
+    }
+    let kept_for = left.kept_for();
+    if kept_for.is_some() && namespace.annotations().get(annotations::KEPT_FOR) != kept_for.as_ref() {
+        missing.insert(annotations::KEPT_FOR.to_owned(), kept_for.into());
+    }
+    if !missing.is_empty() {
+        let annotations = Value::Object(missing);
+        writes.push(Write::annotate("objects that stay keep it", namespace, &annotations));
     }
     rights::remove(seen, rights::within(seen, ""), &mut writes);
     shared::leave(seen, &mut writes);
     writes.extend(remove_finalizer(object));
     writes
+}
+
+/// Says that a namespace is kept because the server may not see what is in it: in the status of the APIServiceNamespace, which
+/// stays until the server sees it, or, if that is gone, in an annotation of the namespace.
+pub(super) fn blind(seen: &Observed<'_>, message: &str) -> Vec<Write> {
+    if let Some(object) = seen.object {
+        let condition = false_condition(
+            READY,
+            Severity::Error,
+            template::SERVER_LACKS_RIGHTS,
+            message.to_owned(),
+        );
+        let status = status(seen, object, None, Published::AsBefore, condition);
+        return status.into_iter().collect();
+    }
+    let untold = seen.namespace.filter(|namespace| {
+        let known = namespace.annotations().get(annotations::KEPT_FOR);
+        known.map(String::as_str) != Some(message)
+    });
+    let annotation = json!({ annotations::KEPT_FOR: message });
+    let write = untold.map(|namespace| Write::annotate("the server may not see what is in it", namespace, &annotation));
+    write.into_iter().collect()
 }
 
 fn remove_finalizer(object: Option<&APIServiceNamespace>) -> Option<Write> {

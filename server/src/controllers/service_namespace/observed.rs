@@ -14,6 +14,7 @@ use k8s_openapi::api::{
 };
 use kube::ResourceExt as _;
 
+use super::valuable::{self, ValuableObject, Valuables};
 use crate::{contract, leftovers::Leftovers, rbac::Scopes};
 
 /// An APIServiceNamespace, and what its plan depends on.
@@ -39,6 +40,8 @@ pub(super) struct Observed<'a> {
     pub(super) bindings: &'a [Arc<RoleBinding>],
     /// The binding by which the server lists claimed objects in the provider namespace.
     pub(super) server_binding: Option<&'a RoleBinding>,
+    /// The binding by which the server lists all that ClusterRole `view` shows in the provider namespace.
+    pub(super) view_binding: Option<&'a RoleBinding>,
     /// What is left in the provider namespace; `None` if nobody has counted yet.
     pub(super) left: Option<&'a NamespaceLeftovers>,
     /// The shared namespace, which has the name of the consumer's namespace.
@@ -57,6 +60,8 @@ pub(super) struct NamespaceLeftovers {
     pub(super) leftovers: Leftovers,
     /// Whether there are objects of the provider's own that may be the source of a claim.
     pub(super) has_sources: bool,
+    /// The valuable objects; `None` if nobody looked for them.
+    pub(super) valuables: Option<Valuables>,
 }
 
 /// The shared namespace, and what decides about it.
@@ -73,6 +78,19 @@ pub(super) struct SharedSeen<'a> {
     pub(super) proved: &'a [String],
     /// Why contracts must not share a namespace of this name; `None` if they may.
     pub(super) reserved: Option<String>,
+}
+
+impl NamespaceLeftovers {
+    /// The objects that keep the namespace, in words; `None` if nothing does, or nobody looked for valuable objects.
+    pub(super) fn kept_for(&self) -> Option<String> {
+        let valuables = self.valuables.as_ref()?.objects.iter().cloned();
+        let released = self.leftovers.objects.iter().filter(|object| object.released);
+        let released = released.map(|object| ValuableObject {
+            resource: object.resource.clone(),
+            name: object.name.clone(),
+        });
+        valuable::explain(&valuables.chain(released).collect())
+    }
 }
 
 /// Key of the APIServiceNamespace that a provider namespace was made for.

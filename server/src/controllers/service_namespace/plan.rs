@@ -184,8 +184,10 @@ fn record(seen: &Observed<'_>, namespace: &Namespace) -> Option<Write> {
     let mut claims = recorded(namespace, GrantRecord::Claims);
     claims.extend(rights::claimed(seen, ClaimedPlacement::Mapped));
     let mut wanted = records(&granted, &claims);
-    if namespace.annotations().contains_key(annotations::RELEASED) {
-        wanted.insert(annotations::RELEASED, None);
+    for key in [annotations::RELEASED, annotations::KEPT_FOR] {
+        if namespace.annotations().contains_key(key) {
+            wanted.insert(key, None);
+        }
     }
     wanted.retain(|key, value| namespace.annotations().get(*key) != value.as_ref());
     (!wanted.is_empty()).then(|| Write::annotate("rights on more resources are granted", namespace, &json!(wanted)))

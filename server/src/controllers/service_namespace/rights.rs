@@ -16,6 +16,7 @@ use crate::{
     rbac::{
         self,
         claims::{self, ClaimedPlacement, Right},
+        view,
     },
     writes::Write,
 };
@@ -116,6 +117,18 @@ pub(super) fn remove(seen: &Observed<'_>, within: RightsWithin<'_>, writes: &mut
 pub(super) fn server_binding(existing: Option<&RoleBinding>, namespace: &str, server: &Subject) -> Vec<Write> {
     let wanted = claims::server(namespace, server.clone());
     grants::binding("the server lists claimed objects there", existing, &wanted)
+}
+
+/// Plans the server's own rights to list all that is in a namespace that it created, before it deletes that.
+pub(super) fn server_bindings(
+    (claims, view): (Option<&RoleBinding>, Option<&RoleBinding>),
+    namespace: &str,
+    server: &Subject,
+) -> Vec<Write> {
+    let mut writes = server_binding(claims, namespace, server);
+    let wanted = view::server(namespace, server.clone());
+    writes.extend(grants::binding("the server lists objects there", view, &wanted));
+    writes
 }
 
 fn wanted(seen: &Observed<'_>, export: &APIServiceExport, within: RightsWithin<'_>) -> Vec<Right> {

@@ -1,9 +1,10 @@
-//! Deletes a shared namespace that the server created, after the last contract has left it and when no claimed object is in
-//! it.
+//! Deletes a shared namespace that the server created, after the last contract has left it and when neither claimed nor valuable
+//! objects are in it.
 
 use std::{sync::Arc, time::Duration};
 
 use bindery_runtime::{backoff::Backoff, queue::Queue};
+use jiff::Timestamp;
 use k8s_openapi::api::{
     core::v1::Namespace,
     rbac::v1::{RoleBinding, Subject},
@@ -11,18 +12,25 @@ use k8s_openapi::api::{
 use kube::ResourceExt as _;
 
 use super::{
+    apply::is_fresh,
     claimed, rights,
     shared::{is_made, users},
+    valuable,
 };
 use crate::{
     contract,
     controllers::{Context, Next, Reconcile, Running},
     leftovers::{GrantRecord, recorded},
+    rbac::{claims, view},
+    state::State,
     writes::{self, Write, WriteError},
 };
 
 /// How often to look again at a namespace with objects in it. No cache holds them.
 const IN_USE: Backoff = Backoff::new(Duration::from_secs(30), Duration::from_mins(10));
+
+/// How soon to look again where a new binding may not be in effect yet.
+const SETTLING: Duration = Duration::from_secs(2);
 
 struct SharedNamespaces {
     context: Context,
@@ -34,7 +42,9 @@ struct Observed<'a> {
     namespace: &'a Namespace,
     /// The binding by which the server lists claimed objects in the namespace.
     server_binding: Option<&'a RoleBinding>,
-    /// Whether objects of claimed resources are in the namespace; `None` if nobody has looked yet.
+    /// The binding by which the server lists all that ClusterRole `view` shows in the namespace.
+    view_binding: Option<&'a RoleBinding>,
+    /// Whether objects of claimed resources or valuable ones are in the namespace; `None` if nobody has looked yet.
     is_used: Option<bool>,
     server: &'a Subject,
 }
@@ -46,7 +56,7 @@ enum SharingStep {
     Stay,
     /// Give the server the right to list objects in it first.
     Bind(Vec<Write>),
-    /// List the objects of claimed resources in it, and plan again.
+    /// List the objects in it, and plan again.
     Look,
     /// Look again later, since objects are in it.
     Wait,
@@ -80,11 +90,12 @@ fn plan(seen: &Observed<'_>) -> SharingStep {
         // As it was seen: a contract that joins writes its annotation first, and then the namespace stays.
         Some(false) => SharingStep::Delete(Box::new(Write::delete_seen("no contract uses it", namespace))),
         None => {
-            let server_binding = rights::server_binding(seen.server_binding, &namespace.name_any(), seen.server);
-            if server_binding.is_empty() {
+            let existing = (seen.server_binding, seen.view_binding);
+            let bindings = rights::server_bindings(existing, &namespace.name_any(), seen.server);
+            if bindings.is_empty() {
                 SharingStep::Look
             } else {
-                SharingStep::Bind(server_binding)
+                SharingStep::Bind(bindings)
             }
         }
     }
@@ -100,17 +111,27 @@ impl Reconcile for SharedNamespaces {
         let Some(namespace) = made.shared.get("", name) else {
             return Ok(Next::Change);
         };
-        let server_binding = made.server_bindings.get(name, crate::rbac::claims::SERVER_ROLE);
+        let server_binding = made.server_bindings.get(name, claims::SERVER_ROLE);
+        let view_binding = made.server_bindings.get(name, view::VIEW_BINDING);
         let mut seen = Observed {
             namespace: &namespace,
             server_binding: server_binding.as_deref(),
+            view_binding: view_binding.as_deref(),
             is_used: None,
             server: &state.identity.subject(),
         };
         let mut step = plan(&seen);
         if step == SharingStep::Look {
-            let objects = claimed::list(state, name, &recorded(&namespace, GrantRecord::Claims)).await?;
-            seen.is_used = Some(!objects.is_empty());
+            let Some(is_used) = is_used(state, name, &namespace).await? else {
+                let mut bindings = [seen.server_binding, seen.view_binding].into_iter().flatten();
+                let is_settling = bindings.any(|binding| is_fresh(binding, Timestamp::now()));
+                return Ok(if is_settling {
+                    Next::After(SETTLING)
+                } else {
+                    Next::Seldom(IN_USE)
+                });
+            };
+            seen.is_used = Some(is_used);
             step = plan(&seen);
         }
         match step {
@@ -123,6 +144,23 @@ impl Reconcile for SharedNamespaces {
     }
 }
 
+/// Whether claimed or valuable objects are in a shared namespace; `None` if the server may not see all that is in it.
+async fn is_used(state: &State, name: &str, namespace: &Namespace) -> Result<Option<bool>, WriteError> {
+    let claimed = claimed::list(state, name, &recorded(namespace, GrantRecord::Claims)).await?;
+    if !claimed.is_empty() {
+        return Ok(Some(true));
+    }
+    let seen = valuable::look(state, name, None).await?;
+    if !seen.objects.is_empty() {
+        return Ok(Some(true));
+    }
+    let unseen = seen.explain_unseen(name);
+    if let Some(message) = &unseen {
+        tracing::warn!(namespace = name, message, "a shared namespace is kept");
+    }
+    Ok(unseen.is_none().then_some(false))
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
@@ -130,7 +168,7 @@ pub(super) mod tests {
     #[track_caller]
     pub(in super::super) fn check(
         namespace: &Namespace,
-        server_binding: Option<&RoleBinding>,
+        (server_binding, view_binding): (Option<&RoleBinding>, Option<&RoleBinding>),
         is_used: Option<bool>,
         expect: &str,
     ) {
@@ -142,6 +180,7 @@ pub(super) mod tests {
         let step = plan(&Observed {
             namespace,
             server_binding,
+            view_binding,
             is_used,
             server: &server,
         });

@@ -20,12 +20,14 @@ use crate::{
     controllers::service_namespace::{
         apply::is_about,
         observed::{NamespaceLeftovers, SharedSeen},
+        valuable::Valuables,
     },
     leftovers::{Leftovers, SyncedObject},
-    rbac::{Scopes, claims},
+    rbac::{Scopes, claims, view},
 };
 
 mod claiming;
+mod valuable;
 
 pub(in super::super) const CONTRACT: &str = "kube-bind-hd73d";
 const PROVIDER: &str = "kube-bind-hd73d-team1";
@@ -41,6 +43,7 @@ pub(in super::super) struct World {
     pub(in super::super) roles: Vec<Arc<Role>>,
     pub(in super::super) bindings: Vec<Arc<RoleBinding>>,
     server_binding: Option<RoleBinding>,
+    view_binding: Option<RoleBinding>,
     left: Option<NamespaceLeftovers>,
     pub(in super::super) shared: Option<Namespace>,
     pub(in super::super) shared_roles: Vec<Arc<Role>>,
@@ -100,7 +103,8 @@ fn left(held: usize, released: usize) -> NamespaceLeftovers {
         leftovers: Leftovers {
             objects: (0..held + released).map(object).collect(),
         },
-        has_sources: false,
+        valuables: Some(Valuables::default()),
+        ..NamespaceLeftovers::default()
     }
 }
 
@@ -120,6 +124,7 @@ impl World {
             roles: Vec::new(),
             bindings: Vec::new(),
             server_binding: None,
+            view_binding: None,
             left: None,
             shared: None,
             shared_roles: Vec::new(),
@@ -141,6 +146,8 @@ impl World {
     fn deleting() -> Self {
         let mut world = Self::settled();
         world.object.as_mut().unwrap().metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+        world.check(&["bind", "bind"]);
+        world.take_over();
         world
     }
 
@@ -157,6 +164,7 @@ impl World {
             roles: &self.roles,
             bindings: &self.bindings,
             server_binding: self.server_binding.as_ref(),
+            view_binding: self.view_binding.as_ref(),
             left: self.left.as_ref(),
             shared: SharedSeen {
                 namespace: self.shared.as_ref(),
@@ -207,6 +215,8 @@ impl World {
             } else if let Some(binding) = write.created::<RoleBinding>() {
                 if binding.name_any() == claims::SERVER_ROLE {
                     *server_binding = Some(binding);
+                } else if binding.name_any() == view::VIEW_BINDING {
+                    self.view_binding = Some(binding);
                 } else {
                     bindings.push(Arc::new(binding));
                 }
@@ -245,6 +255,9 @@ impl World {
                 .chain(writes.iter().map(name))
                 .collect(),
             NamespaceStep::Leave(writes) => std::iter::once("keep".to_owned())
+                .chain(writes.iter().map(name))
+                .collect(),
+            NamespaceStep::Blind(writes) => std::iter::once("blind".to_owned())
                 .chain(writes.iter().map(name))
                 .collect(),
             NamespaceStep::Delete(write) => vec![name(write)],
@@ -496,6 +509,8 @@ fn objects_that_were_let_go_keep_their_namespace() {
 fn a_namespace_whose_object_vanished_ends_the_same_way() {
     let mut world = World::settled();
     world.object = None;
+    world.check(&["bind", "bind"]);
+    world.take_over();
     world.check(&["count"]);
     world.left = Some(left(1, 0));
     world.check(&["drain"]);

@@ -13,6 +13,7 @@ use crate::{
         },
         sharing,
     },
+    rbac::view,
     settings::tests::settings,
 };
 
@@ -322,6 +323,8 @@ fn a_mapped_namespace_that_ends_leaves_the_shared_one() {
     world.take_over();
     world.object.as_mut().unwrap().metadata.deletion_timestamp =
         export("riders", true).metadata.deletion_timestamp.clone();
+    world.check(&["bind", "bind"]);
+    world.take_over();
     world.check(&["count"]);
     world.namespace = None;
     world.check(&["unbind", "record", "let go"]);
@@ -334,14 +337,19 @@ fn the_servers_namespace_goes_after_the_last_and_when_it_is_empty() {
     let mut world = claiming();
     world.take_over();
     let made = world.shared.clone().unwrap();
-    sharing::tests::check(&made, world.shared_server_binding.as_ref(), None, "stay");
+    let claims = world.shared_server_binding.as_ref();
+    let server = claims.and_then(|binding| binding.subjects.clone()).unwrap_or_default();
+    let view = view::server("team1", server[0].clone());
+    let bound = (claims, Some(&view));
+    sharing::tests::check(&made, bound, None, "stay");
     let mut left = made;
     left.annotations_mut().remove(MARK);
-    sharing::tests::check(&left, None, None, "bind");
-    sharing::tests::check(&left, world.shared_server_binding.as_ref(), None, "look");
-    sharing::tests::check(&left, world.shared_server_binding.as_ref(), Some(true), "wait");
-    sharing::tests::check(&left, world.shared_server_binding.as_ref(), Some(false), "delete");
-    sharing::tests::check(&admins("team1"), None, Some(false), "stay");
+    sharing::tests::check(&left, (None, None), None, "bind");
+    sharing::tests::check(&left, (claims, None), None, "bind");
+    sharing::tests::check(&left, bound, None, "look");
+    sharing::tests::check(&left, bound, Some(true), "wait");
+    sharing::tests::check(&left, bound, Some(false), "delete");
+    sharing::tests::check(&admins("team1"), (None, None), Some(false), "stay");
 }
 
 proptest! {

@@ -69,7 +69,7 @@ fn a_namespace_is_kept_for_a_source_and_goes_with_it() {
     world.take_over();
     world.object.as_mut().unwrap().metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
     world.server_binding = None;
-    world.check(&["bind"]);
+    world.check(&["bind", "bind"]);
     world.take_over();
     world.check(&["count"]);
     let source = NamespaceLeftovers {
