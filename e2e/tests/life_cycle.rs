@@ -15,7 +15,7 @@ use bindery_e2e::{
 };
 use kube::{
     Api, ResourceExt as _,
-    api::{DeleteParams, DynamicObject, Patch, PatchParams},
+    api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 
@@ -34,6 +34,66 @@ fn a_binding_is_paused_loses_its_export_and_ends_in_every_way() -> Result<()> {
         bound.bind(&["cowboys"]).await?;
         without_its_provider_a_binding_ends_by_force(&bound).await
     })
+}
+
+/// A konnector of kube-bind, say, under a field manager that follows the name of its binary.
+#[test]
+fn what_another_konnector_copied_is_taken_over_with_its_fields() -> Result<()> {
+    run(async {
+        let mut bound = Bound::start("taken-over", &lease::PATIENT).await?;
+        bound.cowboys.create("billy", "ride").await?;
+        bound.cowboys.copied("billy", "ride").await?;
+        bound.consumer.konnectors[0].terminate(SOON).await?;
+        bound.consumer.konnectors.clear();
+        another_konnector_copies(&bound, "billy").await?;
+        bound.consumer.start_konnector().await?;
+        let cowboys = &bound.cowboys;
+        wildwest::wait("billy to be ours", &cowboys.copies, "billy", |copy| {
+            copy.annotations().contains_key(annotations::PROJECTION_HASH)
+        })
+        .await?;
+        // What is removed from the source goes, whoever wrote it; what the provider's own programs wrote stays.
+        let removed = Patch::Merge(json!({"spec": {"secretRefs": null}}));
+        cowboys.ours.patch("billy", &PatchParams::default(), &removed).await?;
+        let copy = wildwest::wait("the field to go from the copy", &cowboys.copies, "billy", |copy| {
+            copy.data["spec"]["secretRefs"].is_null()
+        })
+        .await?;
+        ensure!(copy.data["spec"]["intent"] == "ride", "{copy:?}");
+        ensure!(copy.labels().contains_key("operators-own"), "{copy:?}");
+        bound.unbind().await
+    })
+}
+
+/// While our konnector is away, another one makes the copy anew, with a field that is new, and the provider's operator labels it.
+async fn another_konnector_copies(bound: &Bound, name: &str) -> Result<()> {
+    let cowboys = &bound.cowboys;
+    let named = Patch::Merge(json!({"spec": {"secretRefs": [{"name": "colt"}]}}));
+    let source = cowboys.ours.patch(name, &PatchParams::default(), &named).await?;
+    cowboys.copies.delete(name, &DeleteParams::default()).await?;
+    eventually_ok("the copy to be gone", SOON, async || {
+        ensure!(cowboys.copies.get_opt(name).await?.is_none(), "{name} is left");
+        Ok(())
+    })
+    .await?;
+    let mut copy = wildwest::cowboy(name, &source.data["spec"]);
+    copy.annotations_mut().extend([
+        (annotations::CLUSTER_NAMESPACE.to_owned(), bound.contract.clone()),
+        (annotations::CONSUMER_NAMESPACE.to_owned(), "wild-west".to_owned()),
+        (annotations::CONSUMER_UID.to_owned(), source.uid().unwrap_or_default()),
+    ]);
+    let by_another = PostParams {
+        field_manager: Some("another-konnector".to_owned()),
+        ..PostParams::default()
+    };
+    cowboys.copies.create(&by_another, &copy).await?;
+    let label = Patch::Merge(json!({"metadata": {"labels": {"operators-own": "true"}}}));
+    let by_operator = PatchParams {
+        field_manager: Some("operator".to_owned()),
+        ..PatchParams::default()
+    };
+    cowboys.copies.patch(name, &by_operator, &label).await?;
+    Ok(())
 }
 
 async fn a_paused_binding_writes_nothing_and_does_not_end(bound: &Bound) -> Result<()> {

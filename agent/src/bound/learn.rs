@@ -41,7 +41,7 @@ pub(crate) enum Learned {
         provider_uid: Arc<str>,
     },
     /// The fields of the provider's object are ours, in this version.
-    Disowned { version: Version },
+    Transferred { version: Version },
     /// The copy was written.
     Written {
         uid: Arc<str>,
@@ -83,10 +83,8 @@ impl Known for Pair {
         let mut provider = Provider::of(object, &reader.contract, &key.namespace, names_are_shared);
         if let Some(known) = &self.provider
             && (&known.uid, known.version) == (&provider.uid, provider.version)
-            && let (Owner::Fresh { disowned: true, .. }, Owner::Fresh { disowned, .. }) =
-                (&known.owner, &mut provider.owner)
         {
-            *disowned = true;
+            provider.transferred = known.transferred;
         }
         let is_foreign = matches!(
             provider.owner,
@@ -216,10 +214,10 @@ impl Index<Pair> {
                     provider.deleting = true;
                 }
             }),
-            Learned::Disowned { version } => self.note(key, |pair| {
+            Learned::Transferred { version } => self.note(key, |pair| {
                 let provider = pair.provider.as_mut();
                 if let Some(provider) = provider.filter(|provider| Some(&provider.uid) == planned.provider.as_ref()) {
-                    provider.disowned(version);
+                    provider.transferred(version);
                 }
             }),
             Learned::Written {
@@ -266,6 +264,7 @@ impl Pair {
             owner: Owner::Ours {
                 source_uid: source_uid.into(),
             },
+            transferred: false,
             bound: true,
             last: Some(last),
             seen: None,
@@ -278,14 +277,12 @@ impl Pair {
 
 impl Provider {
     /// Notes that the fields of the object are ours, unless the watch has shown a newer version.
-    fn disowned(&mut self, version: Version) {
+    fn transferred(&mut self, version: Version) {
         if self.version > version {
             return;
         }
-        if let Owner::Fresh { disowned, .. } = &mut self.owner {
-            *disowned = true;
-            self.version = version;
-        }
+        self.transferred = true;
+        self.version = version;
     }
 }
 

@@ -66,11 +66,14 @@ pub(crate) struct Consumer {
 
 /// What is known of the provider's object: the copy, or an object that has the name of the copy.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Provider {
     pub uid: Uid,
     pub version: Version,
     pub deleting: bool,
     pub owner: Owner,
+    /// Whether the fields that the consumer's object has were transferred to us, in the known version.
+    pub transferred: bool,
     /// Whether its annotations say that it has, or had, a counterpart on the consumer.
     pub bound: bool,
     /// Whether it has the annotation of a contract that released it. The next write removes that, so that no contract is
@@ -106,11 +109,7 @@ pub(crate) enum Owner {
     /// It belongs to another contract.
     Other { contract: Box<str> },
     /// The provider made it for this contract, and it never had a counterpart on the consumer: adoption may take it.
-    Fresh {
-        opted_in: bool,
-        /// Whether the fields that the consumer's object has are ours already, in the known version.
-        disowned: bool,
-    },
+    Fresh { opted_in: bool },
     /// It has no annotation that says whose it is.
     Unmarked,
 }
@@ -177,10 +176,7 @@ impl Provider {
                 source_uid: source_uid.into(),
             },
             _ => match Candidate::of(mark, contract, names_are_shared) {
-                Candidate::Fresh { opted_in } => Owner::Fresh {
-                    opted_in,
-                    disowned: false,
-                },
+                Candidate::Fresh { opted_in } => Owner::Fresh { opted_in },
                 _ => Owner::Unmarked,
             },
         };
@@ -201,6 +197,7 @@ impl Provider {
             version: meta.resource_version,
             deleting: meta.deletion_timestamp,
             owner,
+            transferred: false,
             bound: mark(annotations::BOUND) == Some(annotations::TRUE),
             has_release: released.is_some_and(|value| !value.is_empty()),
             last: last.and_then(|text| text.parse().ok()),

@@ -189,22 +189,15 @@ fn present(pair: &Pair, consumer: &Consumer, provider: &Provider, place: &Arc<st
     let mut plan = Plan::default();
     if provider.deleting {
         // The next plan after its end creates a new copy.
-    } else if let Owner::Fresh { disowned: false, .. } = provider.owner
-        && let Some(source) = &consumer.content
-    {
-        plan.ops.push(Op::Disown {
-            uid: provider.uid.text(),
-            source: Arc::clone(source),
-        });
-        status_down(&mut plan, consumer, provider, mode);
-        // The next plan updates the copy, in the version that this one makes.
-        return plan;
     } else if takes_over {
         take_over(&mut plan, consumer, provider);
     } else {
         spec_up(&mut plan, pair, consumer, provider);
     }
-    plan.ops.extend(hold(consumer, provider, place));
+    // The next plan updates the copy, in the version that the transfer makes.
+    if !matches!(plan.ops[..], [Op::TransferOwnership { .. }]) {
+        plan.ops.extend(hold(consumer, provider, place));
+    }
     status_down(&mut plan, consumer, provider, mode);
     plan
 }
@@ -248,11 +241,28 @@ fn take_over(plan: &mut Plan, consumer: &Consumer, provider: &Provider) {
     }
 }
 
+/// Whether another program wrote the content of a copy: we never wrote it, or it holds the source's content, which we have not
+/// written. An object that contracts share is not taken from the others.
+fn is_written_by_others(consumer: &Consumer, provider: &Provider) -> bool {
+    let is_shared = matches!(provider.owner, Owner::Other { .. }) || provider.is_shared();
+    let holds_unwritten = provider.last.is_none_or(|last| {
+        let is_unwritten = last.fingerprint != consumer.projection;
+        is_unwritten && provider.seen.is_some_and(|seen| seen.content == consumer.projection)
+    });
+    !is_shared && (holds_unwritten || matches!(provider.owner, Owner::Fresh { .. }))
+}
+
+/// Plans the write of a copy. If others wrote its content, their fields are transferred to us before, so that a field that the
+/// consumer removes later is removed from the copy.
 fn update(consumer: &Consumer, provider: &Provider, corrected: bool) -> Op {
     match &consumer.content {
         None => Op::ReadConsumer,
         // The provider went back in time, and has not shown the copy since.
         Some(_) if provider.version == Version::default() => Op::ReadProvider,
+        Some(source) if !provider.transferred && is_written_by_others(consumer, provider) => Op::TransferOwnership {
+            uid: provider.uid.text(),
+            source: Arc::clone(source),
+        },
         Some(source) => Op::Update {
             source: Arc::clone(source),
             uid: provider.uid.text(),
@@ -350,7 +360,7 @@ impl Mode {
     /// Whether the user wants that an object of the provider is adopted.
     fn takes(self, provider: &Provider) -> bool {
         match provider.owner {
-            Owner::Fresh { opted_in, .. } => self.adoption.takes(&Candidate::Fresh { opted_in }),
+            Owner::Fresh { opted_in } => self.adoption.takes(&Candidate::Fresh { opted_in }),
             _ => false,
         }
     }

@@ -37,7 +37,12 @@ impl Writer {
                 Ok(Some(Learned::Provider(read)))
             }
             Op::Adopt { source, place } => self.adopt(target, source, place).await,
-            Op::Disown { uid, source } => self.disown(target, uid, source).await,
+            Op::TransferOwnership { uid, source } => {
+                let path = self.provider_path(target);
+                let version = self.transfer_ownership(&self.provider, &path, uid, source).await?;
+                // The watch shows an object that took the name meanwhile.
+                Ok(version.map(|version| Learned::Transferred { version }))
+            }
             Op::Hold {
                 version,
                 finalizers,

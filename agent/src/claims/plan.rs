@@ -37,13 +37,15 @@ pub(crate) enum Op {
         source: Arc<Object>,
         last: LastProjection,
     },
-    /// Writes the content of the source to the copy of this UID; fails if the copy has another version.
+    /// Writes the content of the source to the copy of this UID; fails if the copy has another version. If others wrote the copy,
+    /// ownership of its fields is `transferred` to us before, which makes a new version of it.
     Update {
         on: Cluster,
         source: Arc<Object>,
         uid: Arc<str>,
         version: Version,
         last: LastProjection,
+        transferred: bool,
     },
     /// Deletes the copy of this UID. It is `guarded` where only the claim ended: the source is there, and the guard of deletions
     /// may hold the deletion back.
@@ -372,7 +374,13 @@ fn write(cluster: Cluster, source: &Side, copy: &Side, corrected: bool) -> Plan 
         uid,
         version: copy.version,
         last: LastProjection { fingerprint, corrected },
+        transferred: is_written_by_others(copy),
     })
+}
+
+/// Whether another program made a copy, so that we never wrote it.
+fn is_written_by_others(copy: &Side) -> bool {
+    matches!(copy.role, Role::Copy { last: None, .. })
 }
 
 fn same_body(one: &Object, other: &Object) -> bool {

@@ -48,7 +48,19 @@ pub(crate) async fn apply(
                 uid,
                 version,
                 last,
-            } => write(writer, rules, target, *on, source, Some((uid, *version)), *last).await,
+                transferred,
+            } => {
+                let mut version = *version;
+                if *transferred {
+                    let (client, path) = path(writer, target, *on);
+                    match writer.transfer_ownership(client, &path, uid, source).await? {
+                        Some(made) => version = made,
+                        // Another object took the name. The next plan decides.
+                        None => return read(writer, target, *on).await,
+                    }
+                }
+                write(writer, rules, target, *on, source, Some((uid, version)), *last).await
+            }
             Op::Delete { on, uid, .. } => delete(writer, target, *on, uid).await,
             Op::DeleteOrphan { on, uid, source_uid } => {
                 let (client, path) = path(writer, target, on.other());

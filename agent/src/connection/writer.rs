@@ -6,12 +6,13 @@ use bindery_runtime::{cache::ObjectKey, errors};
 use http::{Method, Request, header};
 use kube::Client;
 use serde::{Deserialize, Serialize, ser::SerializeMap as _};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::model::{
     BoundResource, FIELD_MANAGER,
     object::{Object, Version},
+    ownership,
 };
 
 /// Accept header for answers that carry metadata only: the konnector wrote the content itself, or gets it by the watch.
@@ -147,6 +148,37 @@ impl Writer {
             uid: answer.metadata.uid,
             version: answer.metadata.resource_version,
         })
+    }
+
+    /// Transfers to us, in the copy of this UID, ownership of all fields that the source has. Returns the version of the copy after
+    /// it; `None` if another object has the name. Fails with a conflict if the copy is changed meanwhile.
+    pub(crate) async fn transfer_ownership(
+        &self,
+        client: &Client,
+        path: &str,
+        uid: &str,
+        source: &Object,
+    ) -> Result<Option<Version>, kube::Error> {
+        let request = Request::get(path).header(header::ACCEPT, METADATA_ONLY);
+        let request = request.body(Vec::new()).map_err(kube::Error::HttpError)?;
+        let existing: Value = client.request(request).await?;
+        let meta = &existing["metadata"];
+        if meta["uid"] != *uid {
+            return Ok(None);
+        }
+        let entries = meta["managedFields"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let Some(entries) = ownership::transferred(entries, &self.resource.api_version(), source) else {
+            let version = Version::deserialize(&meta["resourceVersion"]).map_err(kube::Error::SerdeError)?;
+            return Ok(Some(version));
+        };
+        let change = json!([
+            {"op": "test", "path": "/metadata/uid", "value": uid},
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": meta["resourceVersion"]},
+            {"op": "replace", "path": "/metadata/managedFields", "value": entries},
+        ]);
+        let path = format!("{path}?fieldManager={FIELD_MANAGER}");
+        let answer: Answer = send(client, Method::PATCH, &path, JSON, &change).await?;
+        Ok(Some(answer.metadata.resource_version))
     }
 
     /// Deletes an object of this UID; true if it is gone, false if finalizers hold it. Fails with a conflict if the

@@ -1,5 +1,5 @@
-//! Transfers ownership of the fields of an adopted object to the konnector, so that a field that the consumer removes goes
-//! from the copy too, whoever wrote it there.
+//! Transfers ownership of the fields of a copy that others wrote to the konnector, so that a field that is removed from the source
+//! goes from the copy too, whoever wrote it there.
 
 use bindery_api::annotations;
 use bindery_runtime::managed_fields::{applied, is_whole, merge, split};
@@ -10,7 +10,7 @@ use crate::model::{FIELD_MANAGER, object::Object, projection::carried};
 /// Returns the managed fields after the konnector took over every field that the source has, from any manager; `None`
 /// if nothing changes. Fields that others added, or that belong to the provider's cluster, stay with their managers, so
 /// the konnector's next write does not remove them.
-pub(crate) fn disowned(entries: &[Value], api_version: &str, source: &Object) -> Option<Vec<Value>> {
+pub(crate) fn transferred(entries: &[Value], api_version: &str, source: &Object) -> Option<Vec<Value>> {
     let said = said(source);
     let (mut ours, mut others) = (Map::new(), Vec::new());
     let mut has_moved = false;
@@ -78,10 +78,10 @@ mod tests {
     #[track_caller]
     fn check(spec: &Value, entries: &[Value], expect: Option<&[Value]>) {
         let source = source(spec);
-        let got = disowned(entries, "v1", &source);
+        let got = transferred(entries, "v1", &source);
         assert_eq!(got.as_deref(), expect);
         if let Some(got) = got {
-            assert_eq!(disowned(&got, "v1", &source), None, "once is enough");
+            assert_eq!(transferred(&got, "v1", &source), None, "once is enough");
         }
     }
 

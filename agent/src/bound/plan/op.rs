@@ -21,7 +21,7 @@ pub(crate) enum Op {
     Adopt { source: Arc<Object>, place: Arc<str> },
     /// Transfers to us, in the provider's object of this UID, ownership of all fields that the consumer's object has. That makes a
     /// new version of the object.
-    Disown { uid: Arc<str>, source: Arc<Object> },
+    TransferOwnership { uid: Arc<str>, source: Arc<Object> },
     /// Adds our finalizer to the consumer's object, and annotations with the namespace and UID of the copy.
     Hold {
         version: Version,
@@ -76,7 +76,7 @@ impl Op {
             | Self::DeleteConsumer { .. }
             | Self::Release { .. } => true,
             Self::ReadProvider
-            | Self::Disown { .. }
+            | Self::TransferOwnership { .. }
             | Self::Create { .. }
             | Self::Update { .. }
             | Self::DeleteProvider { .. }
@@ -90,7 +90,7 @@ impl Op {
             Self::ReadConsumer => "read_consumer",
             Self::ReadProvider => "read_provider",
             Self::Adopt { .. } => "adopt",
-            Self::Disown { .. } => "disown",
+            Self::TransferOwnership { .. } => "transfer_ownership",
             Self::Hold { .. } => "hold",
             Self::Create { .. } => "create",
             Self::Update { .. } => "update",

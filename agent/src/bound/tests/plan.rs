@@ -207,7 +207,7 @@ impl World {
                 assert!(self.consumer.is_none(), "would take over an object");
                 self.adopt(source, place);
             }
-            Op::Disown { uid, .. } => {
+            Op::TransferOwnership { uid, .. } => {
                 assert_eq!(self.provider.as_ref().unwrap()["metadata"]["uid"], json!(uid));
                 let version = self.next_version();
                 set(
@@ -215,7 +215,7 @@ impl World {
                     "/metadata/resourceVersion",
                     json!(version),
                 );
-                let learned = Learned::Disowned {
+                let learned = Learned::Transferred {
                     version: Version(self.version),
                 };
                 let planned = self.planned();
@@ -525,8 +525,41 @@ fn with_consent_a_copy_goes_to_the_object_that_has_its_name_now() {
     world.create_foreign(&json!({annotations::CLUSTER_NAMESPACE: CONTRACT, annotations::CONSUMER_UID: "before"}));
     world.create_consumer(1);
     let relink = Mode { relink: true, ..MODE };
-    assert_eq!(world.settle(relink), (vec!["update", "hold"], None));
+    assert_eq!(
+        world.settle(relink),
+        (vec!["transfer_ownership", "update", "hold"], None)
+    );
     assert_eq!(world.settle(MODE), (vec![], None));
+}
+
+/// Or a field that the consumer removes later would stay on the provider, where its writer owns it.
+#[test]
+fn fields_that_another_program_wrote_are_taken_over_once() {
+    // A copy with our annotations that we never wrote.
+    let mut world = World::new();
+    world.create_consumer(1);
+    let uid = world.consumer.as_ref().unwrap()["metadata"]["uid"].clone();
+    world.create_foreign(&json!({annotations::CLUSTER_NAMESPACE: CONTRACT, annotations::CONSUMER_UID: uid}));
+    assert_eq!(world.settle(MODE), (vec!["transfer_ownership", "update", "hold"], None));
+    world.set_consumer("/spec/intent", json!(2));
+    assert_eq!(world.settle(MODE), (vec!["update"], None), "it is ours now");
+    // Another konnector wrote a later content of the source while ours was away.
+    world.set_provider("/spec/intent", json!(3));
+    world.set_consumer("/spec/intent", json!(3));
+    assert_eq!(world.settle(MODE), (vec!["transfer_ownership", "update"], None));
+    assert_eq!(world.settle(MODE), (vec![], None));
+}
+
+#[test]
+fn what_contracts_share_is_not_taken_from_the_others() {
+    let mut world = World::new();
+    world.create_consumer(1);
+    let uid = world.consumer.as_ref().unwrap()["metadata"]["uid"].clone();
+    let theirs = projection::key_of(OTHER);
+    world.create_foreign(
+        &json!({annotations::CLUSTER_NAMESPACE: CONTRACT, annotations::CONSUMER_UID: uid, theirs: "theirs"}),
+    );
+    assert_eq!(world.settle(LAST_WINS), (vec!["update", "hold"], None));
 }
 
 #[test]

@@ -4,21 +4,14 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use bindery_api::{annotations, finalizers};
 use bindery_runtime::errors;
-use http::{Method, Request, header};
+use http::Method;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, api::PostParams};
-use serde::Deserialize as _;
-use serde_json::{Value, json};
 
 use crate::{
     bound::learn::Learned,
-    connection::{Answer, CopyBody, FULL, JSON, METADATA_ONLY, Meta, PLAIN, Target, Writer, send, send_accepting},
-    model::{
-        FIELD_MANAGER,
-        object::{Object, Version},
-        ownership,
-        projection::carried,
-    },
+    connection::{CopyBody, FULL, Meta, PLAIN, Target, Writer, send_accepting},
+    model::{FIELD_MANAGER, object::Object, projection::carried},
 };
 
 /// The end of the message that adoption lacks the right to create a missing namespace.
@@ -82,36 +75,6 @@ impl Writer {
             }
             created => created.map(drop),
         }
-    }
-
-    /// Transfers to us, in the provider's object, ownership of all fields that the consumer's object has.
-    pub(super) async fn disown(
-        &self,
-        target: Target<'_>,
-        uid: &str,
-        source: &Object,
-    ) -> Result<Option<Learned>, kube::Error> {
-        let path = self.provider_path(target);
-        let request = Request::get(&path).header(header::ACCEPT, METADATA_ONLY);
-        let request = request.body(Vec::new()).map_err(kube::Error::HttpError)?;
-        let existing: Value = self.provider.request(request).await?;
-        let meta = &existing["metadata"];
-        let entries = meta["managedFields"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let Some(entries) = ownership::disowned(entries, &self.resource.api_version(), source) else {
-            // An object that took the name is none that was planned for; the watch shows it.
-            let version = Version::deserialize(&meta["resourceVersion"]).map_err(kube::Error::SerdeError)?;
-            return Ok((meta["uid"] == *uid).then_some(Learned::Disowned { version }));
-        };
-        let change = json!([
-            {"op": "test", "path": "/metadata/uid", "value": uid},
-            {"op": "replace", "path": "/metadata/resourceVersion", "value": meta["resourceVersion"]},
-            {"op": "replace", "path": "/metadata/managedFields", "value": entries},
-        ]);
-        let path = format!("{path}?fieldManager={FIELD_MANAGER}");
-        let answer: Answer = send(&self.provider, Method::PATCH, &path, JSON, &change).await?;
-        Ok(Some(Learned::Disowned {
-            version: answer.metadata.resource_version,
-        }))
     }
 }
 

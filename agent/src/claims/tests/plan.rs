@@ -80,8 +80,15 @@ fn told(plan: &Plan) -> String {
     let op = |op: &Op| match op {
         Op::Read { on } => format!("read {on}"),
         Op::Create { on, .. } => format!("create {on}"),
-        Op::Update { on, uid, last, .. } => {
-            format!("update {on} {uid}{}", if last.corrected { " again" } else { "" })
+        Op::Update {
+            on,
+            uid,
+            last,
+            transferred,
+            ..
+        } => {
+            let take = if *transferred { "take over and " } else { "" };
+            format!("{take}update {on} {uid}{}", if last.corrected { " again" } else { "" })
         }
         Op::Delete { on, uid, guarded } => format!("delete {on} {uid}{}", if *guarded { " guarded" } else { "" }),
         Op::DeleteOrphan { on, uid, source_uid } => format!("confirm {source_uid} gone, delete {on} {uid}"),
@@ -159,6 +166,17 @@ fn alone(of: Cluster) -> Scene {
 
 fn paired(of: Cluster) -> Scene {
     on(alone(of), of.other(), &copy(of))
+}
+
+#[test]
+fn a_copy_that_another_program_made_is_taken_over_with_its_fields() {
+    for (of, uid) in [(Cluster::Consumer, "pc"), (Cluster::Provider, "cp")] {
+        let mut theirs = copy(of);
+        let marks = theirs["metadata"]["annotations"].as_object_mut().unwrap();
+        marks.remove("kube-bind.io/projection-hash");
+        let there = of.other();
+        on(alone(of), there, &theirs).expect(&format!("take over and update {there} {uid}"));
+    }
 }
 
 #[test]
@@ -474,6 +492,7 @@ impl World {
                 uid,
                 version,
                 last,
+                ..
             } => {
                 assert_eq!(self.uid(*on).as_deref(), Some(&**uid));
                 let known = &self.objects.of(*on).as_ref().unwrap()["metadata"]["resourceVersion"];

@@ -10,7 +10,7 @@ const OPT_IN: Mode = Mode {
     adoption: Adoption::OptIn,
     ..MODE
 };
-const ADOPTION: [&str; 3] = ["adopt", "disown", "update"];
+const ADOPTION: [&str; 3] = ["adopt", "transfer_ownership", "update"];
 
 impl World {
     /// Creates the adopted object as the consumer's API server would.
@@ -97,7 +97,10 @@ fn nothing_is_adopted_by_who_ends() {
 fn status_follows_and_the_end_is_the_consumers() {
     let mut world = World::fresh(&json!({annotations::AUTOADOPT: "true"}));
     world.set_provider("/status", json!({"result": "done"}));
-    assert_eq!(world.settle(OPT_IN).0, ["adopt", "disown", "status", "update"]);
+    assert_eq!(
+        world.settle(OPT_IN).0,
+        ["adopt", "transfer_ownership", "status", "update"]
+    );
     assert_eq!(world.consumer.as_ref().unwrap()["status"], json!({"result": "done"}));
     world.delete_consumer();
     assert_eq!(world.settle(OPT_IN).0, ["delete_provider", "release"]);
@@ -113,7 +116,7 @@ fn an_adoption_that_was_broken_off_is_finished_in_any_mode() {
         world.writes.clear();
         world
     };
-    assert_eq!(begun().settle(MODE).0, ["disown", "update"]);
+    assert_eq!(begun().settle(MODE).0, ["transfer_ownership", "update"]);
     // A change that the user made in between counts.
     let mut world = begun();
     world.set_consumer("/spec/intent", json!("edited"));
@@ -135,7 +138,7 @@ fn two_that_say_the_same_are_linked_and_others_are_a_conflict() {
     };
     assert_eq!(
         both(json!("theirs")).settle(ALL),
-        (vec!["disown", "update", "hold"], None)
+        (vec!["transfer_ownership", "update", "hold"], None)
     );
     assert_eq!(both(json!("theirs")).settle(MODE), (vec![], Some(Blocked::Unmarked)));
     assert_eq!(both(json!("theirs")).settle(OPT_IN), (vec![], Some(Blocked::Unmarked)));
@@ -150,7 +153,7 @@ fn two_that_say_the_same_are_linked_and_others_are_a_conflict() {
 #[test]
 fn fields_are_transferred_anew_after_another_write() {
     let mut world = World::fresh(&json!({}));
-    for expect in ["adopt", "disown"] {
+    for expect in ["adopt", "transfer_ownership"] {
         for op in world.plan(ALL).ops {
             world.apply(&op);
         }
@@ -160,7 +163,7 @@ fn fields_are_transferred_anew_after_another_write() {
     world.show_provider();
     assert!(matches!(world.plan(ALL).ops[..], [Op::Update { .. }]));
     world.set_provider("/metadata/labels", json!({"by": "the provider"}));
-    assert_eq!(world.settle(ALL).0, ["disown", "update"]);
+    assert_eq!(world.settle(ALL).0, ["transfer_ownership", "update"]);
 }
 
 #[test]
@@ -173,7 +176,7 @@ fn marks_that_are_taken_off_are_put_back_once_for_each_content() {
         assert_eq!(world.settle(ALL), (vec![], Some(Blocked::Drift)));
     }
     world.set_consumer("/spec/intent", json!("edited"));
-    assert_eq!(world.settle(ALL).0, ["disown", "update"]);
+    assert_eq!(world.settle(ALL).0, ["transfer_ownership", "update"]);
     strip(&mut world);
     assert_eq!(world.settle(ALL).0, [""; 0]);
     world.delete_consumer();
