@@ -100,7 +100,13 @@ pub const RELEASED: &str = "kube-bind.io/released";
 pub const ACCEPT_PROVIDER_CHANGE: &str = "kube-bind.io/accept-provider-change";
 /// `true` on a binding or a bound object that is paused: it is not synced, and nothing is written on either side.
 pub const PAUSED: &str = "kube-bind.io/paused";
-/// Time (RFC 3339) until which the user consents that copies are deleted although many sources are missing at once; on a binding.
+/// What ends the orphans of a binding, and which orphans: `<delete|release|relink>/<count>/<digest>`
+/// ([`crate::orphans::OrphanOrder`]); on a binding. `kubectl bind orphans` writes it, and the konnector removes it with an event
+/// that answers it.
+pub const END_ORPHANS: &str = "kube-bind.io/end-orphans";
+/// Time (RFC 3339) until which the user consents that copies are deleted although their sources are missing; on a binding. Former
+/// versions asked for it where many were missing at once. A consent that was given still holds until its time;
+/// [`END_ORPHANS`] has taken its place.
 pub const ALLOW_DELETIONS: &str = "kube-bind.io/allow-deletions-until";
 /// Time (RFC 3339) until which the user consents that a bundle deletes a binding, with its objects, whose export the provider has
 /// removed; on a binding.

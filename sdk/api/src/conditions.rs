@@ -34,9 +34,12 @@ pub const INFORMERS_SYNCED: &str = "InformersSynced";
 /// Type of the condition of a binding that says whether the consumer's CRDs match the provider's schemas. It is also False if
 /// a change would break objects (`IncompatibleSchema`): then sync continues with the installed schema.
 pub const SCHEMA_IN_SYNC: &str = "SchemaInSync";
-/// Type of the condition of a binding that says whether copies are deleted when their objects are. It is False
-/// (`TooManyMissing`) while so many objects are missing at once that no copy is deleted until they are back or the user
-/// consents.
+/// Type of the condition of a binding that is True (`SourcesMissing`) while copies have lost their source and nobody was seen to
+/// delete it: these orphans are kept. Its message says how many there are, why, and how they end. Otherwise there is no such
+/// condition. It does not make a binding less ready.
+pub const ORPHANED_OBJECTS: &str = "OrphanedObjects";
+/// Type of a condition that former versions set on bindings, to say whether so many objects were missing at once that no copy was
+/// deleted. It is removed where it is found.
 pub const DELETIONS_SYNCED: &str = "DeletionsSynced";
 /// Type of the condition of a bundle that says whether its provider answers. It is False if the provider cannot be reached
 /// (`ProviderUnreachable`), refuses the credential (`ProviderUnauthorized`), denies access (`ProviderForbidden`), or no longer

@@ -18,6 +18,7 @@ mod label_selector;
 pub mod labels;
 pub mod meta;
 pub mod names;
+pub mod orphans;
 pub mod placement;
 pub mod revocation;
 mod times;
