@@ -7,6 +7,7 @@
 //! 2. Each change queues the object's key; a worker takes it and asks `plan`, a pure function, what to do.
 //! 3. `write` sends one request per operation, and `learn` notes the outcome in the index for the next plan.
 
+mod crd_check;
 pub(crate) mod learn;
 pub(crate) mod pair;
 pub(crate) mod plan;
@@ -20,6 +21,7 @@ use std::sync::{
 
 use bindery_api::{
     adoption::Adoption,
+    orphans::{OrphanAction, OrphanSet},
     v1alpha2::{GroupResource, InformerScope},
 };
 use bindery_runtime::queue::Priority;
@@ -30,18 +32,19 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     connection::Sides,
-    engine::{Deletions, Frame, Progress, Running, Surroundings},
+    engine::{Deletions, Frame, Orders, Progress, Running, Surroundings},
     index::Index,
     model::{BoundResource, Placement},
     references::References,
 };
+use crd_check::CrdCheck;
 use strategy::Bound;
 
 /// The engine of one bound resource. It keeps the resource in sync until it is dropped.
 #[derive(Debug)]
 pub struct Engine {
     pub(crate) running: Running<Bound>,
-    _thaw: AbortOnDropHandle<()>,
+    _resume: AbortOnDropHandle<()>,
 }
 
 /// What an engine syncs, and for which binding.
@@ -92,6 +95,9 @@ impl Engine {
             deletions: Arc::clone(&deletions),
             draining: AtomicBool::new(false),
             relink: AtomicBool::new(false),
+            keeps: AtomicBool::new(false),
+            orders: Orders::default(),
+            crd: CrdCheck::default(),
         };
         let index = Index::new(Arc::clone(&target.contract), target.placement.clone());
         // If one namespace holds all copies, one watch of that is enough, and the konnector has no right to watch more.
@@ -110,8 +116,9 @@ impl Engine {
             last_wins: target.last_wins,
         };
         let running = Running::start(frame, sides, around, bound, index);
+        deletions.join(running.shared.id());
         Self {
-            _thaw: running.thaw(deletions),
+            _resume: running.resume_by(deletions),
             running,
         }
     }
@@ -135,6 +142,21 @@ impl Engine {
         if shared.strategy.relink.swap(relink, Ordering::Relaxed) != relink && relink {
             shared.enqueue_all(Priority::Backlog);
         }
+    }
+
+    /// Sets whether the provider's objects are kept when the binding or the CRD ends, so that deletions are no evidence then.
+    pub fn keep(&self, keeps: bool) {
+        self.running.shared.strategy.keeps.store(keeps, Ordering::Relaxed);
+    }
+
+    /// Ends these orphans; nothing if the engine has others now.
+    pub fn end_orphans(&self, action: OrphanAction, orphans: OrphanSet) {
+        self.running.shared.end_orphans(action, orphans);
+    }
+
+    /// Looks at all objects again.
+    pub fn look_again(&self) {
+        self.running.shared.enqueue_all(Priority::Backlog);
     }
 
     /// Stops or resumes all writes. Work that is under way is finished.

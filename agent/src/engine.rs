@@ -4,24 +4,27 @@ pub(crate) mod budget;
 pub(crate) mod deletion_guard;
 pub(crate) mod events;
 pub(crate) mod metrics;
-mod missing;
 mod namespaces;
+mod orders;
 pub(crate) mod report;
+mod resume;
 pub(crate) mod strategy;
 pub(crate) mod tally;
 mod work;
 
+pub use crate::index::Orphans;
 pub use budget::Budget;
-pub use deletion_guard::{Deletions, Frozen, Kind};
+pub use deletion_guard::Deletions;
 use metrics::Meter;
 pub use metrics::Metrics;
+pub(crate) use orders::Orders;
 use report::Issues;
 pub use report::{Cause, Problem};
 use strategy::SyncStrategy;
 pub use tally::Tally;
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -91,6 +94,8 @@ pub struct Progress {
     pub pending: usize,
     /// The number of objects whose last attempt failed, or that a conflict blocks.
     pub failing: usize,
+    /// The copies whose source is missing although its deletion was not seen.
+    pub orphans: Orphans,
     /// The most important problem: a cluster that cannot be watched, or else the first failing object.
     pub problem: Option<Problem>,
     /// While draining, once both clusters are listed: the number of objects that are left, each counted once with its copy.
@@ -140,14 +145,6 @@ pub(crate) struct Shared<F: SyncStrategy> {
     pub(super) places_known: channel::Sender<bool>,
     /// Whether a newly assigned provider namespace needs a list of its own, because no cluster-wide list will show it.
     pub(super) lists_places: AtomicBool,
-    /// Consumer namespaces whose deletion the watch showed. They do not count as missing.
-    ended_namespaces: Mutex<HashSet<Arc<str>>>,
-    /// A cluster with sources went back in time, as after a restore, and sources have been missing since.
-    pub(super) rewound: AtomicBool,
-    /// Incremented whenever a list is complete, since missing sources have to be counted again then.
-    epoch: AtomicU64,
-    /// Epoch and time of the last count of missing sources. No other lock is taken while this one is held.
-    counted: Mutex<Option<(u64, Instant)>>,
     /// A deletion was held back. It is tried again when the deletion guards allow deletions.
     held_back: AtomicBool,
     pub(super) paused: channel::Sender<bool>,
@@ -183,10 +180,6 @@ impl<F: SyncStrategy> Running<F> {
             pumps: Mutex::default(),
             places_known: channel::Sender::new(false),
             lists_places: AtomicBool::new(lists_places),
-            ended_namespaces: Mutex::default(),
-            rewound: AtomicBool::new(false),
-            epoch: AtomicU64::new(0),
-            counted: Mutex::default(),
             held_back: AtomicBool::new(false),
             paused: channel::Sender::new(false),
             progress: channel::Sender::default(),
@@ -200,10 +193,9 @@ impl<F: SyncStrategy> Running<F> {
         }
     }
 
-    /// Joins a deletion guard. Until the handle is dropped, a task resumes deletions whenever the guard allows them again.
-    pub(crate) fn thaw(&self, guard: Arc<Deletions>) -> AbortOnDropHandle<()> {
-        guard.join(self.shared.id);
-        AbortOnDropHandle::new(tokio::spawn(Arc::clone(&self.shared).thaw(guard)))
+    /// Resumes deletions whenever a deletion guard allows them again, until the handle is dropped.
+    pub(crate) fn resume_by(&self, guard: Arc<Deletions>) -> AbortOnDropHandle<()> {
+        AbortOnDropHandle::new(tokio::spawn(Arc::clone(&self.shared).resume_by(guard)))
     }
 }
 
@@ -266,19 +258,10 @@ impl<F: SyncStrategy> Shared<F> {
             let Some(shared) = shared.upgrade() else {
                 return;
             };
-            let name = Arc::clone(&change.key.name);
-            if change.new.is_some() {
-                shared.ended_namespaces.lock().remove(&name);
-                // Objects in it may have been seen before it.
-                if change.old.is_none() {
-                    shared.place_queue.add(name, change.priority);
-                }
-                return;
+            // Objects in it may have been seen before it.
+            if change.old.is_none() || change.new.is_none() {
+                shared.place_queue.add(Arc::clone(&change.key.name), change.priority);
             }
-            if change.priority == Priority::Live {
-                shared.ended_namespaces.lock().insert(Arc::clone(&name));
-            }
-            shared.place_queue.add(name, change.priority);
         });
         [places, consumer_namespaces]
     }
@@ -344,7 +327,6 @@ impl<F: SyncStrategy> Shared<F> {
         loop {
             let start = Instant::now();
             self.tell_progress();
-            self.count_if_due();
             let pause = PROGRESS_INTERVAL.max(start.elapsed() * PROGRESS_PART);
             self.changed.notified().await;
             sleep(pause).await;
@@ -360,11 +342,13 @@ impl<F: SyncStrategy> Shared<F> {
             consumer_synced,
             provider_synced,
             objects: index.consumer_count(),
+            orphans: index.orphans(),
             pending: self.queue.len(),
             failing: issues.count(),
             problem: issues.problem(),
             remaining: None,
         };
+        self.tell_guard(&index);
         let is_quiet = self.queue.is_quiet();
         self.meter.tell(&common, is_quiet);
         self.strategy.observe(common, is_quiet, &index)

@@ -12,12 +12,15 @@ use crate::model::{
 };
 
 mod contents;
+mod ends;
 mod listing;
-mod tally;
+mod orphans;
 
 pub(crate) use contents::{Compared, Contents, Shown};
+use ends::RecentEnds;
 pub(crate) use listing::Listing;
-pub(crate) use tally::Tally;
+pub use orphans::Orphans;
+pub(crate) use orphans::{Orphan, OrphanKind};
 
 /// The index of one engine: a pair for each object that either cluster has. It sends no requests and never waits.
 ///
@@ -36,6 +39,11 @@ pub(crate) struct Index<P: Known> {
     sources: HashMap<Arc<str>, Arc<str>>,
     consumer_synced: bool,
     consumer_count: usize,
+    /// The number of pairs whose copy has no source whose deletion was seen. Until both clusters are listed, this includes copies
+    /// whose source is only not known yet.
+    unsourced: usize,
+    /// The objects of the consumer whose end was seen last, since the answer to the creation of a copy may come later.
+    recent_ends: RecentEnds,
     /// Number of the list that began last.
     round: u32,
 }
@@ -95,8 +103,14 @@ pub(crate) trait Known: Contents + Default + Send + 'static {
     /// True if the object needs a provider namespace: to be copied to, or to see that its copy is gone.
     fn wants_place(&self, key: &ObjectKey, reader: &Self::Reader) -> bool;
 
-    /// Counts the copies of this contract, and those whose source is missing although its end was not seen.
-    fn tally(&self) -> Tally;
+    /// The copy whose source is missing, or has another UID, although its deletion was not seen; `None` if there is none.
+    fn orphan(&self) -> Option<Orphan<'_>>;
+
+    /// The UID of the consumer's object that the copy of [`Known::orphan`] was made of, if the end of that object proves its deletion.
+    fn missed_source(&self) -> Option<&Uid>;
+
+    /// Whether the provider's object is a copy of this contract.
+    fn has_copy(&self) -> bool;
 }
 
 /// The provider namespace of a consumer namespace.
@@ -131,6 +145,8 @@ impl<P: Known> Index<P> {
             sources: HashMap::new(),
             consumer_synced: false,
             consumer_count: 0,
+            unsourced: 0,
+            recent_ends: RecentEnds::default(),
             round: 0,
         }
     }
@@ -186,17 +202,6 @@ impl<P: Known> Index<P> {
         self.consumer_count
     }
 
-    /// Counts the copies of this contract, and those whose source is missing although its end was not seen.
-    pub(crate) fn tally(&self) -> Tally {
-        // In a provider namespace that is not listed yet, copies may not be known.
-        let listed = |namespace: &Arc<str>| self.places.get(namespace).is_some_and(|place| place.listed);
-        let rows = self.rows.iter().filter(|(namespace, _)| listed(namespace));
-        let entries = rows.flat_map(|(_, row)| row.values());
-        entries
-            .map(|entry| entry.pair.tally())
-            .fold(Tally::default(), Tally::and)
-    }
-
     /// All pairs.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (ObjectKey, &P)> {
         self.rows.iter().flat_map(|(namespace, row)| {
@@ -247,6 +252,13 @@ impl<P: Known> Index<P> {
         self.consumer_synced && is_listed && !self.rows.contains_key(namespace)
     }
 
+    /// True unless a consumer namespace certainly has no copy in its provider namespace.
+    pub(crate) fn may_hold_copies(&self, namespace: &Arc<str>) -> bool {
+        let is_listed = self.places.get(namespace).is_none_or(|place| place.listed);
+        let row = self.rows.get(namespace).into_iter().flat_map(HashMap::values);
+        !is_listed || row.into_iter().any(|entry| entry.pair.has_copy())
+    }
+
     /// All keys.
     pub(crate) fn keys(&self) -> Vec<ObjectKey> {
         self.rows.keys().flat_map(|namespace| self.keys_in(namespace)).collect()
@@ -279,7 +291,9 @@ impl<P: Known> Index<P> {
     pub(crate) fn set_place(&mut self, consumer_namespace: &Arc<str>, namespace: Option<Arc<str>>, closing: bool) {
         let row = self.rows.get_mut(consumer_namespace);
         for entry in row.into_iter().flat_map(HashMap::values_mut) {
+            self.unsourced -= usize::from(entry.pair.orphan().is_some());
             entry.pair.forget_provider();
+            self.unsourced += usize::from(entry.pair.orphan().is_some());
         }
         self.sweep_row(consumer_namespace);
         if let Some(before) = self.places.remove(consumer_namespace) {
@@ -313,71 +327,98 @@ impl<P: Known> Index<P> {
 
     /// Notes that the consumer went back in time: whatever version it shows next counts as newer.
     pub(crate) fn consumer_rewound(&mut self) {
-        let entries = self.rows.values_mut().flat_map(HashMap::values_mut);
-        entries.for_each(|entry| entry.pair.rewind_consumer());
+        self.recent_ends.clear();
+        for entry in self.rows.values_mut().flat_map(HashMap::values_mut) {
+            self.unsourced -= usize::from(entry.pair.orphan().is_some());
+            entry.pair.rewind_consumer();
+            self.unsourced += usize::from(entry.pair.orphan().is_some());
+        }
     }
 
     /// Notes that the provider went back in time: whatever version of these objects it shows next counts as newer.
     pub(crate) fn provider_rewound(&mut self, consumer_namespace: &Arc<str>) {
         let row = self.rows.get_mut(consumer_namespace);
-        let entries = row.into_iter().flat_map(HashMap::values_mut);
-        entries.for_each(|entry| entry.pair.rewind_provider());
+        for entry in row.into_iter().flat_map(HashMap::values_mut) {
+            self.unsourced -= usize::from(entry.pair.orphan().is_some());
+            entry.pair.rewind_provider();
+            self.unsourced += usize::from(entry.pair.orphan().is_some());
+        }
+    }
+
+    /// Whether the end of the consumer's object of this UID was seen. The answer to an earlier read of it may still come.
+    pub(crate) fn has_ended(&self, uid: &str) -> bool {
+        self.recent_ends.contains(&uid.into())
     }
 
     /// Notes a consumer object from a list, watch or read. Returns false if a newer version is known.
     pub(crate) fn consumer_seen(&mut self, key: &ObjectKey, object: Object) -> bool {
-        let pair = &mut Self::entry(&mut self.rows, key).pair;
-        let known = pair.consumer();
-        if known.is_some_and(|known| is_newer(known, &object)) {
-            return false;
-        }
-        self.consumer_count += usize::from(known.is_none());
-        pair.see_consumer(key, object, &mut self.reader);
-        true
+        self.recent_ends.remove(&Uid::from(&object.meta.uid));
+        self.change(key, |pair, reader| {
+            if pair.consumer().is_some_and(|known| is_newer(known, &object)) {
+                return false;
+            }
+            pair.see_consumer(key, object, reader);
+            true
+        })
     }
 
     /// Notes that a consumer object is gone. `uid` is its UID, if its end was seen.
     pub(crate) fn consumer_deleted(&mut self, key: &ObjectKey, uid: Option<&str>) {
-        let pair = &mut Self::entry(&mut self.rows, key).pair;
         if let Some(uid) = uid {
-            pair.consumer_ended(uid);
+            self.recent_ends.add(uid.into());
         }
-        if is_successor(pair.consumer(), uid) {
-            return;
-        }
-        self.consumer_count -= usize::from(pair.consumer().is_some());
-        pair.lose_consumer();
+        self.change(key, |pair, _| {
+            if let Some(uid) = uid {
+                pair.consumer_ended(uid);
+            }
+            if !is_successor(pair.consumer(), uid) {
+                pair.lose_consumer();
+            }
+        });
         self.sweep(key);
     }
 
     /// Notes a provider object from a list, watch or read. Returns false if a newer version is known or it is never synced.
     pub(crate) fn provider_seen(&mut self, key: &ObjectKey, object: Object) -> bool {
-        let pair = &mut Self::entry(&mut self.rows, key).pair;
-        if pair.provider().is_some_and(|known| is_newer(known, &object)) {
-            return false;
-        }
-        let is_news = pair.see_provider(key, object, &mut self.reader);
+        let is_news = self.change(key, |pair, reader| {
+            if pair.provider().is_some_and(|known| is_newer(known, &object)) {
+                return false;
+            }
+            pair.see_provider(key, object, reader)
+        });
         self.sweep(key);
         is_news
     }
 
     /// Notes that a provider object is gone. `uid` is its UID, if its end was seen.
     pub(crate) fn provider_deleted(&mut self, key: &ObjectKey, uid: Option<&str>) {
-        let pair = &mut Self::entry(&mut self.rows, key).pair;
-        if is_successor(pair.provider(), uid) {
-            return;
-        }
-        pair.lose_provider(uid);
+        self.change(key, |pair, _| {
+            if !is_successor(pair.provider(), uid) {
+                pair.lose_provider(uid);
+            }
+        });
         self.sweep(key);
     }
 
     /// Changes a pair, and forgets it if no object is left of it.
     pub(crate) fn note(&mut self, key: &ObjectKey, note: impl FnOnce(&mut P)) {
+        self.change(key, |pair, _| note(pair));
+        self.sweep(key);
+    }
+
+    /// Changes a pair, and keeps the counts. A source that has ended before its copy was known is noted as ended.
+    fn change<R>(&mut self, key: &ObjectKey, change: impl FnOnce(&mut P, &mut P::Reader) -> R) -> R {
         let pair = &mut Self::entry(&mut self.rows, key).pair;
         self.consumer_count -= usize::from(pair.consumer().is_some());
-        note(pair);
+        self.unsourced -= usize::from(pair.orphan().is_some());
+        let outcome = change(pair, &mut self.reader);
+        if let Some(source) = pair.missed_source().filter(|uid| self.recent_ends.contains(uid)) {
+            let source = source.text();
+            pair.consumer_ended(&source);
+        }
         self.consumer_count += usize::from(pair.consumer().is_some());
-        self.sweep(key);
+        self.unsourced += usize::from(pair.orphan().is_some());
+        outcome
     }
 
     fn entry<'a>(rows: &'a mut Rows<P>, key: &ObjectKey) -> &'a mut Entry<P> {

@@ -11,7 +11,7 @@
 //! 2. `connection`: the clients of both clusters and the requests that every engine makes.
 //! 3. `index`: all objects of one resource with their copies. `namespaces`: when to request a provider namespace.
 //!    `references`: which objects the bound objects refer to.
-//! 4. `engine`: watches, queue, workers, permits, metrics and the guard of deletions of one resource.
+//! 4. `engine`: watches, queue, workers, permits, metrics, orders for orphans and the deletion guard of one resource.
 //! 5. `bound` and `claims`: the two strategies of an engine. Neither uses the other.
 //!
 //! `drain` needs no engine: it ends objects without the provider's word. `discovery` tells what a cluster serves.

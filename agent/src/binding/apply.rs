@@ -3,7 +3,7 @@
 use std::{fmt::Debug, sync::Arc};
 
 use bindery_api::{
-    Conditions as _, annotations, finalizers, names,
+    Condition, Conditions as _, annotations, conditions, finalizers, names,
     v1alpha2::{APIServiceBinding, APIServiceBindingStatus, PermissionClaim},
 };
 use bindery_runtime::{errors, preconditions::same_uid};
@@ -145,6 +145,19 @@ impl BindingController {
             BindingOp::StopEngine(name) => runtime.stop_engine(&name),
             BindingOp::DrainEngine(name) => runtime.drain_engine(&name),
             BindingOp::Pause(paused) => runtime.pause(paused),
+            BindingOp::EndOrphans { action, message } => {
+                self.remove_order(binding).await?;
+                runtime.end_orphans(&binding.name_any(), action);
+                self.context
+                    .recorder
+                    .normal(&binding.object_ref(&()), "OrphansEnding", message);
+            }
+            BindingOp::RefuseOrphanOrder { message } => {
+                self.remove_order(binding).await?;
+                self.context
+                    .recorder
+                    .warn(&binding.object_ref(&()), "OrphanOrderRefused", message);
+            }
             BindingOp::AcceptClaims(claims) => self.accept_claims(binding, &claims).await?,
             BindingOp::SetClaims(spec) => runtime.set_claims(&binding.name_any(), *spec),
             BindingOp::RemoveClaims => runtime.remove_claims(),
@@ -239,6 +252,14 @@ impl BindingController {
         self.patch_binding(&binding.name_any(), patch).await
     }
 
+    /// Removes the user's order for orphans. It is removed before it is carried out: a konnector that ends in between does nothing, and
+    /// the orphans are still shown.
+    async fn remove_order(&self, binding: &APIServiceBinding) -> Result<(), kube::Error> {
+        let removed = Map::from_iter([(annotations::END_ORPHANS.to_owned(), Value::Null)]);
+        let patch = patch::annotations(&binding.metadata, removed);
+        self.patch_binding(&binding.name_any(), patch).await
+    }
+
     /// Writes the status of a binding if it differs, and publishes events for conditions that turned. Returns whether it
     /// was written.
     pub(super) async fn write_status(
@@ -254,7 +275,12 @@ impl BindingController {
             .patch_status(&binding.name_any(), &PatchParams::default(), &patch)
             .await?;
         let turned = turned(binding.conditions(), &status.conditions);
-        self.context.recorder.turned(&binding.object_ref(&()), turned);
+        let (recorder, object) = (&self.context.recorder, binding.object_ref(&()));
+        recorder.turned(&object, turned);
+        // An event about an orphan needs its namespace, which may be lost too.
+        if let Some(told) = first_orphans(binding.conditions(), &status.conditions) {
+            recorder.warn(&object, told.reason.clone(), told.message.clone());
+        }
         Ok(true)
     }
 
@@ -286,6 +312,14 @@ impl BindingController {
         }
         Ok(())
     }
+}
+
+/// The condition that tells orphans, if there were none before.
+fn first_orphans<'a>(before: &[Condition], after: &'a [Condition]) -> Option<&'a Condition> {
+    let told = conditions::get(after, status::types::ORPHANED_OBJECTS)?;
+    conditions::get(before, status::types::ORPHANED_OBJECTS)
+        .is_none()
+        .then_some(told)
 }
 
 /// Deletes an object by name, and by UID if one is given. An object that is gone or was replaced counts as deleted.

@@ -8,7 +8,7 @@ use std::{
 use bindery_api::{
     Conditions as _, annotations,
     conditions::HEARTBEATING,
-    v1alpha2::{APIServiceBinding, APIServiceBindingBundle, PermissionClaim},
+    v1alpha2::{APIServiceBinding, APIServiceBindingBundle, DeletionPolicy, PermissionClaim},
 };
 use bindery_runtime::queue::Priority;
 use jiff::Timestamp;
@@ -52,6 +52,7 @@ impl BindingController {
         }
         let consent = takeover.until();
         runtime.consent(consent, deletions.until());
+        runtime.keep(binding.spec.deletion_policy == Some(DeletionPolicy::Orphan));
         let bundle = self.bundle_of(binding);
         let (access, pinned) = self.connect(binding, bundle.as_deref(), runtime, now);
         let session = runtime.connection.session().cloned();
@@ -79,7 +80,6 @@ impl BindingController {
                 ..runtime.observed_claims()
             },
             last_count: None,
-            frozen: runtime.frozen(),
             deletion: runtime.export_deletion(),
             contract_is_shared: !sharing.is_empty() || self.is_bundled(pinned.as_deref()),
             has_stored_secret: pinned.as_deref().is_some_and(is_stored),

@@ -30,7 +30,7 @@ use crate::{
         ownership::{orphans_crd, owns_crd},
     },
     drain::{DrainMode, DrainProgress},
-    engine::{Frozen, Progress},
+    engine::Progress,
     model::{BoundResource, Placement},
     session::exports::ExportLookup,
 };
@@ -58,8 +58,6 @@ pub struct ObservedBinding {
     pub claims: ObservedClaims,
     /// The count of its objects on the consumer, of the last time that all were counted.
     pub last_count: Option<usize>,
-    /// Why no copy is deleted for now, if deletions are frozen.
-    pub frozen: Option<Frozen>,
     /// Progress of the deletion of the export, once it was requested.
     pub deletion: Option<ExportDeletion>,
     /// Whether another binding or a bundle is pinned to the same contract.
@@ -266,11 +264,6 @@ impl ObservedBinding {
     /// Consent to a takeover by another provider or cluster.
     pub fn takeover(&self) -> Consent {
         self.consent(annotations::ACCEPT_PROVIDER_CHANGE)
-    }
-
-    /// Consent to delete copies although many sources are missing.
-    pub fn deletions_allowed(&self) -> Consent {
-        self.consent(annotations::ALLOW_DELETIONS)
     }
 
     /// Consent to end the binding although objects are left.

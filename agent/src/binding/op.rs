@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use bindery_api::v1alpha2::{GroupResource, PermissionClaim};
+use bindery_api::{
+    orphans::OrphanAction,
+    v1alpha2::{GroupResource, PermissionClaim},
+};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::Value;
 
@@ -54,6 +57,18 @@ pub enum BindingOp {
     },
     /// Stop the releaser of this CRD.
     StopReleaser(String),
+    /// End the orphans of the binding as the user ordered, and remove the order.
+    EndOrphans {
+        /// How they end.
+        action: OrphanAction,
+        /// What the event says that answers the order.
+        message: String,
+    },
+    /// Remove an order for orphans that cannot be carried out.
+    RefuseOrphanOrder {
+        /// What the event says that answers the order.
+        message: String,
+    },
     /// Record the accepted claims on the binding.
     AcceptClaims(Vec<PermissionClaim>),
     /// Register the claims of the binding with its session, or change them there.

@@ -7,6 +7,7 @@ use super::{
     crd::{self, CrdOp, CrdState, ObservedSchema, RefusedSchemaChange},
     observed::{EngineSpec, ObservedBinding, crd_names},
     op::BindingOp,
+    orphans,
 };
 use crate::{
     controller::{access::ContractAccess, crd_objects::was_never_served, observed_session::ClusterPin},
@@ -142,6 +143,8 @@ fn wanted(seen: &ObservedBinding) -> BindingPlan {
     // That an unverified provider exports less is no reason to release objects.
     released.retain(|op| session.is_trusted() || !matches!(op, BindingOp::StartReleaser { .. }));
     plan.ops.extend(released);
+    // What an unverified provider shows is no orphan for certain.
+    plan.ops.extend(orphans::answer(seen).filter(|_| session.is_trusted()));
     plan.ops.push(BindingOp::Pause(false));
     plan
 }

@@ -69,10 +69,13 @@ impl BindingController {
             return self.unbind(&seen, runtime).await;
         }
         let plan = plan::plan(&seen);
-        let changes_binding = plan
-            .ops
-            .iter()
-            .any(|op| matches!(op, BindingOp::AddFinalizer | BindingOp::AcceptClaims(_)));
+        let changes_binding = plan.ops.iter().any(|op| {
+            use BindingOp::{AcceptClaims, AddFinalizer, EndOrphans, RefuseOrphanOrder};
+            matches!(
+                op,
+                AddFinalizer | AcceptClaims(_) | EndOrphans { .. } | RefuseOrphanOrder { .. }
+            )
+        });
         let outcome = self.apply(binding, plan.ops.clone(), runtime).await;
         log_failure(binding, &outcome, "binding not reconciled, will retry");
         // A changed binding is reconciled again with what it says then.

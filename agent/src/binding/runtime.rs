@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use bindery_api::orphans::OrphanAction;
 use bindery_runtime::{cache::Subscription, queue::Queue};
 use jiff::Timestamp;
 use tokio::{sync::watch, time::Instant};
@@ -16,7 +17,7 @@ use crate::{
     bound::Engine,
     controller::connection::ProviderConnection,
     drain::{Drain, DrainMode, DrainProgress},
-    engine::{Deletions, Frozen, Progress},
+    engine::{Deletions, Progress},
     session::{Session, polling::PollRequest},
 };
 use claims::{RunningClaims, RunningCleanup};
@@ -53,11 +54,13 @@ pub(super) struct BindingRuntime {
     releasers: BTreeMap<String, (Drain, Link)>,
     claims: Option<RunningClaims>,
     cleanup: Option<RunningCleanup>,
-    /// The guard that freezes deletions, from the first engine on.
+    /// The guard that holds back deletions, from the first engine on.
     deletions: Option<(Arc<Deletions>, Link)>,
     export_deletion: Option<(Attempt<(), String>, Link)>,
     paused: bool,
     relink: bool,
+    /// Whether the provider's objects are kept when the binding or a CRD ends.
+    keeps: bool,
     /// Until when the user consents to deletions.
     deletions_allowed: Option<Timestamp>,
     /// Whether the provider cannot be trusted, so that nothing is deleted.
@@ -92,6 +95,7 @@ impl BindingRuntime {
             export_deletion: None,
             paused: false,
             relink: false,
+            keeps: false,
             deletions_allowed: None,
             deletions_withheld: false,
         }
@@ -165,6 +169,7 @@ impl BindingRuntime {
     pub(super) fn run_engine(&mut self, name: String, spec: EngineSpec, engine: Engine) {
         engine.pause(self.paused);
         engine.relink(self.relink);
+        engine.keep(self.keeps);
         let progress = engine.progress();
         self.releasers.remove(&name);
         let running = RunningEngine {
@@ -207,15 +212,39 @@ impl BindingRuntime {
         let relink = takeover.is_some();
         let changed = self.relink != relink;
         self.relink = relink;
+        let begins = self.deletions_allowed.is_none() && deletions.is_some();
         self.deletions_allowed = deletions;
         if changed {
             self.push_claims();
         }
-        for running in self.engines.values() {
-            running.engine.relink(self.relink);
-        }
         if let Some((guard, _)) = &self.deletions {
             guard.consent(deletions);
+        }
+        for running in self.engines.values() {
+            running.engine.relink(self.relink);
+            if begins {
+                running.engine.look_again();
+            }
+        }
+    }
+
+    /// Notes whether the provider's objects are kept when the binding or a CRD ends.
+    pub(super) fn keep(&mut self, keeps: bool) {
+        self.keeps = keeps;
+        for running in self.engines.values() {
+            running.engine.keep(keeps);
+        }
+    }
+
+    /// Ends the orphans that the engines and claims of the binding show now.
+    pub(super) fn end_orphans(&self, binding: &str, action: OrphanAction) {
+        for running in self.engines.values() {
+            let orphans = running.progress.borrow().orphans.set;
+            running.engine.end_orphans(action, orphans);
+        }
+        if let Some(session) = self.connection.session() {
+            let claims = self.observed_claims().progress;
+            session.claims().end_orphans(binding, action, &claims);
         }
     }
 
@@ -236,17 +265,10 @@ impl BindingRuntime {
             let guard = Arc::<Deletions>::default();
             guard.consent(self.deletions_allowed);
             guard.withhold(self.deletions_withheld);
-            // The counts change while deletions are frozen; only the begin and the end are urgent.
-            let link = self.connection.link_milestones(guard.frozen(), Option::is_some);
+            let link = self.connection.link_milestones(guard.orphaned(), |orphaned| *orphaned);
             (guard, link)
         });
         Arc::clone(guard)
-    }
-
-    /// Why deletions are frozen, if they are.
-    pub(super) fn frozen(&self) -> Option<Frozen> {
-        let (guard, _) = self.deletions.as_ref()?;
-        *guard.frozen().borrow()
     }
 
     /// The running releasers, by name of their CRD.
@@ -300,7 +322,7 @@ fn is_done(released: &DrainProgress) -> bool {
 }
 
 /// The facts of an engine's progress whose change is reported at once.
-fn milestones(progress: &Progress) -> [bool; 6] {
+fn milestones(progress: &Progress) -> [bool; 7] {
     [
         progress.consumer_synced,
         progress.provider_synced,
@@ -308,5 +330,6 @@ fn milestones(progress: &Progress) -> [bool; 6] {
         progress.failing > 0,
         progress.remaining == Some(0),
         progress.objects == 0,
+        progress.orphans.set.count > 0,
     ]
 }

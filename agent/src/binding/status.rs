@@ -26,7 +26,7 @@ pub(super) mod sync;
 pub mod types {
     pub use bindery_api::conditions::{
         ACTIVE, CONNECTED, DELETIONS_SYNCED, DRAINING, HEARTBEATING, INFORMERS_SYNCED, OBJECTS_IN_SYNC,
-        PERMISSION_CLAIMS_IN_SYNC, PROVIDER_ACCESS_COMPLETE, SCHEMA_IN_SYNC, SECRET_VALID,
+        ORPHANED_OBJECTS, PERMISSION_CLAIMS_IN_SYNC, PROVIDER_ACCESS_COMPLETE, SCHEMA_IN_SYNC, SECRET_VALID,
     };
 }
 
@@ -47,6 +47,8 @@ pub fn live(seen: &ObservedBinding, plan: &BindingPlan, failures: &CrdFailures) 
     let mut status = seen.binding.status.clone().unwrap_or_default();
     let mut list = std::mem::take(&mut status.conditions);
     conditions::remove(&mut list, types::DRAINING);
+    // A former version set it.
+    conditions::remove(&mut list, types::DELETIONS_SYNCED);
     let mut set = |condition: Option<Condition>, kind: &str| match condition {
         Some(condition) => drop(conditions::set(&mut list, condition, seen.now)),
         None => drop(conditions::remove(&mut list, kind)),
@@ -71,7 +73,7 @@ pub fn live(seen: &ObservedBinding, plan: &BindingPlan, failures: &CrdFailures) 
             (sync::schema_in_sync(seen, plan, failures), types::SCHEMA_IN_SYNC),
             (sync::informers_synced(seen), types::INFORMERS_SYNCED),
             (sync::objects_in_sync(seen), types::OBJECTS_IN_SYNC),
-            (sync::deletions_synced(seen), types::DELETIONS_SYNCED),
+            (sync::orphaned_objects(seen), types::ORPHANED_OBJECTS),
             (claims::in_sync(seen, plan), types::PERMISSION_CLAIMS_IN_SYNC),
             (
                 // Bindings of a bundle follow its consent.
@@ -107,8 +109,10 @@ pub fn unbinding(seen: &ObservedBinding, plan: &UnbindPlan) -> APIServiceBinding
         (false, false) => "Unbinding",
     };
     conditions::set(list, sync::active(seen), seen.now);
-    if let Some(deletions) = sync::deletions_synced(seen) {
-        conditions::set(list, deletions, seen.now);
+    conditions::remove(list, types::DELETIONS_SYNCED);
+    match sync::orphaned_objects(seen) {
+        Some(orphaned) => drop(conditions::set(list, orphaned, seen.now)),
+        None => drop(conditions::remove(list, types::ORPHANED_OBJECTS)),
     }
     let draining = Condition {
         reason: reason.to_owned(),

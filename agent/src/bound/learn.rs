@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use bindery_runtime::cache::ObjectKey;
+use jiff::Timestamp;
 
 use crate::{
     bound::{
-        pair::{Consumer, Owner, Pair, Provider},
+        pair::{Consumer, Owner, Pair, Provider, Released},
         plan,
     },
-    index::{Contents as _, Index, Known, PlannedUids, Tally},
+    index::{Contents as _, Index, Known, Orphan, PlannedUids},
     model::{
         Placement,
         object::{Names, Object, Version},
@@ -58,6 +59,12 @@ pub(crate) enum Learned {
     ProviderGone,
     /// The copy was deleted, and finalizers hold it.
     ProviderDeleting,
+    /// The copy was released: it stays, and no longer belongs to its source.
+    ProviderReleased {
+        uid: Arc<str>,
+        version: Version,
+        at: Timestamp,
+    },
     /// Our finalizer was removed, and the consumer's object is gone.
     ConsumerGone,
 }
@@ -74,7 +81,14 @@ impl Known for Pair {
     }
 
     fn see_consumer(&mut self, _: &ObjectKey, object: Object, reader: &mut Reader) {
-        self.consumer = Some(Consumer::of(object, &mut reader.namespaces));
+        let consumer = Consumer::of(object, &mut reader.namespaces);
+        if let Some(ended) = &mut self.ended
+            && ended.source.as_ref() == Some(&consumer.uid)
+        {
+            // After a restore, an object whose end was seen may exist again.
+            ended.source = None;
+        }
+        self.consumer = Some(consumer);
         self.settle();
     }
 
@@ -145,19 +159,20 @@ impl Known for Pair {
         plan::wants_place(self)
     }
 
-    fn tally(&self) -> Tally {
-        let Some(provider) = &self.provider else {
-            return Tally::default();
-        };
-        let Owner::Ours { source_uid } = &provider.owner else {
-            return Tally::default();
-        };
-        let was_seen = self.ended_source() == Some(source_uid);
-        Tally {
-            missing: usize::from(self.consumer.is_none() && !provider.deleting && !was_seen),
-            known: 1,
-            rewound: false,
+    fn orphan(&self) -> Option<Orphan<'_>> {
+        self.orphan()
+    }
+
+    fn missed_source(&self) -> Option<&Uid> {
+        self.orphan()?;
+        match &self.provider.as_ref()?.owner {
+            Owner::Ours { source_uid } => Some(source_uid),
+            _ => None,
         }
+    }
+
+    fn has_copy(&self) -> bool {
+        self.provider.as_ref().is_some_and(is_ours)
     }
 }
 
@@ -185,6 +200,8 @@ impl Index<Pair> {
     /// Notes the outcome of an operation. It says nothing about objects that took the name since the plan was made.
     pub(crate) fn learn(&mut self, key: &ObjectKey, learned: Learned, planned: &PlannedUids) {
         match learned {
+            // A read that was answered late shows an object that has ended since.
+            Learned::Consumer(Some(object)) if self.has_ended(&object.meta.uid) => {}
             Learned::Consumer(Some(object)) => drop(self.consumer_seen(key, object)),
             Learned::Provider(Some(object)) => drop(self.provider_seen(key, object)),
             Learned::Consumer(None) | Learned::ConsumerGone => {
@@ -218,6 +235,12 @@ impl Index<Pair> {
                 let provider = pair.provider.as_mut();
                 if let Some(provider) = provider.filter(|provider| Some(&provider.uid) == planned.provider.as_ref()) {
                     provider.transferred(version);
+                }
+            }),
+            Learned::ProviderReleased { uid, version, at } => self.note(key, |pair| {
+                let provider = pair.provider.as_mut();
+                if let Some(provider) = provider.filter(|known| known.uid == *uid && known.version < version) {
+                    provider.release(version, at);
                 }
             }),
             Learned::Written {
@@ -283,6 +306,20 @@ impl Provider {
         }
         self.transferred = true;
         self.version = version;
+    }
+
+    /// Notes that we released the copy, in the version that the write gave it.
+    fn release(&mut self, version: Version, at: Timestamp) {
+        let Owner::Ours { source_uid } = &self.owner else {
+            return;
+        };
+        let released = Released {
+            source_uid: Some(source_uid.clone()),
+            at: Some(at),
+        };
+        self.owner = Owner::Released(Box::new(released));
+        self.version = version;
+        self.has_release = true;
     }
 }
 

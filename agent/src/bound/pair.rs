@@ -9,7 +9,7 @@ use bindery_api::{adoption::Candidate, annotations, finalizers};
 use jiff::Timestamp;
 
 use crate::{
-    index::{Compared, Contents, Shown},
+    index::{Compared, Contents, Orphan, OrphanKind, Shown},
     model::{
         object::{Names, Object, Version},
         projection::{self, Fingerprint, LastProjection},
@@ -266,6 +266,24 @@ impl Pair {
     /// The UID of the last object of the consumer whose end was seen.
     pub(crate) fn ended_source(&self) -> Option<&Uid> {
         self.ended.as_ref()?.source.as_ref()
+    }
+
+    /// The copy, if its source is missing or another object, and the deletion of the source was not seen. A copy that is being
+    /// deleted is none.
+    pub(crate) fn orphan(&self) -> Option<Orphan<'_>> {
+        let provider = self.provider.as_ref().filter(|provider| !provider.deleting)?;
+        let Owner::Ours { source_uid } = &provider.owner else {
+            return None;
+        };
+        let kind = match &self.consumer {
+            Some(consumer) if consumer.uid == *source_uid => return None,
+            Some(_) => OrphanKind::Replaced,
+            None => OrphanKind::Missing,
+        };
+        (self.ended_source() != Some(source_uid)).then_some(Orphan {
+            copy: &provider.uid,
+            kind,
+        })
     }
 
     /// The UID of the last copy whose end was seen.

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use bindery_api::adoption::{Adoption, Candidate};
+use bindery_api::{
+    adoption::{Adoption, Candidate},
+    orphans::OrphanAction,
+};
 use jiff::Timestamp;
 
 use crate::{
     bound::pair::{Consumer, Owner, Pair, Provider},
-    index::Contents as _,
+    index::{Contents as _, OrphanKind},
     model::{object::Version, projection::LastProjection},
 };
 
@@ -34,6 +37,10 @@ pub(crate) struct Mode {
     /// The user said that this cluster takes the place of another: a copy whose source is gone becomes the copy of the
     /// object that has its name now.
     pub relink: bool,
+    /// The provider's objects are kept when the binding or the CRD ends, so that a deletion is evidence only while the CRD stays.
+    pub keeps: bool,
+    /// What the user ordered for the copy, which was an orphan then.
+    pub order: Option<OrphanAction>,
     /// Which objects of the provider are created on the consumer.
     pub adoption: Adoption,
     /// When the export was created.
@@ -53,7 +60,7 @@ pub(crate) fn plan(pair: &Pair, place: &Arc<str>, mode: Mode) -> Plan {
         (None, None) => Plan::default(),
         (None, Some(provider)) => match provider.owner {
             Owner::Fresh { .. } => fresh(provider, place, mode),
-            _ => orphan(pair, provider),
+            _ => unsourced(pair, provider, mode),
         },
         (Some(consumer), _) if consumer.paused => Plan {
             ops: Vec::new(),
@@ -98,19 +105,61 @@ fn fresh(provider: &Provider, place: &Arc<str>, mode: Mode) -> Plan {
     })
 }
 
-fn orphan(pair: &Pair, provider: &Provider) -> Plan {
-    let Owner::Ours { source_uid } = &provider.owner else {
-        return Plan::default();
-    };
-    if provider.deleting {
+/// Plans a copy that is not that of the consumer's object: deletes it if the deletion of its source was seen. Otherwise it is an
+/// orphan, which stays until the user orders its end.
+fn unsourced(pair: &Pair, provider: &Provider, mode: Mode) -> Plan {
+    if provider.deleting || !matches!(provider.owner, Owner::Ours { .. }) {
         return Plan::default();
     }
-    let uid = provider.uid.text();
-    Plan::of(if pair.ended_source() == Some(source_uid) {
-        Op::DeleteProvider { uid }
-    } else {
-        Op::DeleteOrphan { uid }
-    })
+    let Some(orphan) = pair.orphan() else {
+        return Plan::of(delete(provider, mode));
+    };
+    let release = || Plan::of(release(provider));
+    match (mode.order, orphan.kind) {
+        // The binding ends, which is no word about what is missing.
+        _ if mode.draining => release(),
+        (Some(OrphanAction::Release), _) => release(),
+        (Some(OrphanAction::Delete), OrphanKind::Missing) => Plan::of(Op::DeleteOrphan {
+            uid: provider.uid.text(),
+        }),
+        // The object that has the name proves that the source is gone.
+        (Some(OrphanAction::Delete), OrphanKind::Replaced) => Plan::of(delete(provider, mode)),
+        (Some(OrphanAction::Relink) | None, _) => Plan {
+            ops: Vec::new(),
+            blocked: Some(match &provider.owner {
+                Owner::Ours { source_uid } if orphan.kind == OrphanKind::Replaced => {
+                    Blocked::OtherSource(source_uid.to_string().into())
+                }
+                _ => Blocked::Orphan,
+            }),
+        },
+    }
+}
+
+/// Plans the deletion of a copy, in a known version where the copy is released instead if the CRD ends.
+fn delete(provider: &Provider, mode: Mode) -> Op {
+    if mode.keeps && is_version_lost(provider) {
+        return Op::ReadProvider;
+    }
+    Op::DeleteProvider {
+        uid: provider.uid.text(),
+        version: mode.keeps.then_some(provider.version),
+    }
+}
+
+fn release(provider: &Provider) -> Op {
+    if is_version_lost(provider) {
+        return Op::ReadProvider;
+    }
+    Op::ReleaseProvider {
+        uid: provider.uid.text(),
+        version: provider.version,
+    }
+}
+
+/// Whether the provider went back in time, and has not shown the copy since.
+fn is_version_lost(provider: &Provider) -> bool {
+    provider.version == Version::default()
 }
 
 fn deleting(pair: &Pair, consumer: &Consumer, provider: Option<&Provider>, mode: Mode) -> Plan {
@@ -125,9 +174,7 @@ fn deleting(pair: &Pair, consumer: &Consumer, provider: Option<&Provider>, mode:
                 // While finalizers hold the copy, its status tells how far they have come.
                 status_down(&mut plan, consumer, provider, mode);
             } else {
-                plan.ops.push(Op::DeleteProvider {
-                    uid: provider.uid.text(),
-                });
+                plan.ops.push(delete(provider, mode));
             }
             plan
         }
@@ -174,11 +221,9 @@ fn present(pair: &Pair, consumer: &Consumer, provider: &Provider, place: &Arc<st
             true
         }
         Some(Blocked::OtherContract(_)) if mode.last_wins && provider.is_shared() => true,
-        // The end of the copy's source was seen: the copy is deleted, and makes room for a new one.
-        Some(Blocked::OtherSource(source)) if pair.ended_source().is_some_and(|ended| *ended == **source) => {
-            return orphan(pair, provider);
-        }
-        Some(Blocked::OtherSource(_)) if mode.relink => true,
+        Some(Blocked::OtherSource(_)) if pair.orphan().is_some() && mode.relinks() => true,
+        // If the end of the copy's source was seen, the copy is deleted, and makes room for a new one.
+        Some(Blocked::OtherSource(_)) => return unsourced(pair, provider, mode),
         Some(_) => {
             return Plan {
                 ops: Vec::new(),
@@ -257,8 +302,7 @@ fn is_written_by_others(consumer: &Consumer, provider: &Provider) -> bool {
 fn update(consumer: &Consumer, provider: &Provider, corrected: bool) -> Op {
     match &consumer.content {
         None => Op::ReadConsumer,
-        // The provider went back in time, and has not shown the copy since.
-        Some(_) if provider.version == Version::default() => Op::ReadProvider,
+        Some(_) if is_version_lost(provider) => Op::ReadProvider,
         Some(source) if !provider.transferred && is_written_by_others(consumer, provider) => Op::TransferOwnership {
             uid: provider.uid.text(),
             source: Arc::clone(source),
@@ -351,6 +395,11 @@ pub(crate) fn wants_place(pair: &Pair) -> bool {
 }
 
 impl Mode {
+    /// Whether an orphan becomes the copy of the object that has the name of its source now.
+    fn relinks(self) -> bool {
+        self.relink || self.order == Some(OrphanAction::Relink)
+    }
+
     /// Whether the export was created at this time or later, in whole seconds, as its creation time is.
     fn came_after(self, at: Option<Timestamp>) -> bool {
         let times = self.since.zip(at);

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use bindery_api::{adoption::Adoption, claims::is_protected_namespace};
+use bindery_api::{adoption::Adoption, claims::is_protected_namespace, orphans::OrphanAction};
 use bindery_runtime::{cache::ObjectKey, watch::Event};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -13,17 +13,18 @@ use tokio::sync::watch as channel;
 
 use crate::{
     bound::{
+        crd_check::CrdCheck,
         learn::Learned,
         pair::Pair,
-        plan::{self, Mode, Op, Plan},
+        plan::{self, Blocked, Mode, Op, Plan},
     },
     connection::{Target, Writer},
     engine::{
-        Deletions, Progress,
-        report::Issue,
+        Deletions, Orders, Progress,
+        report::{Cause, Issue},
         strategy::{Operation, Steps, SyncStrategy},
     },
-    index::{Index, Place, PlannedUids},
+    index::{Index, OrphanKind, Place, PlannedUids},
     model::object::{Object, Version},
     references::ReferenceIndexer,
 };
@@ -41,12 +42,15 @@ pub(crate) struct Bound {
     pub(super) references: ReferenceIndexer,
     pub(super) draining: AtomicBool,
     pub(super) relink: AtomicBool,
+    pub(super) keeps: AtomicBool,
+    pub(super) orders: Orders,
+    pub(super) crd: CrdCheck,
 }
 
 // === impl Bound ===
 
 impl Bound {
-    fn mode(&self, key: &ObjectKey, place: Option<&Place>) -> Mode {
+    fn mode(&self, key: &ObjectKey, pair: &Pair, place: Option<&Place>) -> Mode {
         let adoption = if is_protected_namespace(&key.namespace, &self.own_namespace) {
             Adoption::Off
         } else {
@@ -59,9 +63,22 @@ impl Bound {
             status_subresource: self.status_subresource,
             last_wins: self.last_wins,
             relink: self.relink.load(Ordering::Relaxed),
+            keeps: self.keeps.load(Ordering::Relaxed),
+            order: self.order(pair),
             adoption,
             since: self.since,
         }
+    }
+}
+
+impl Bound {
+    /// What the user ordered for the copy of a pair, if it is an orphan still.
+    fn order(&self, pair: &Pair) -> Option<OrphanAction> {
+        let copy = pair.provider.as_ref().map(|provider| &provider.uid);
+        let orphan = pair.orphan();
+        let consented = orphan.is_some_and(|orphan| orphan.kind == OrphanKind::Missing) && self.deletions.consents();
+        let ordered = self.orders.of(copy, orphan.is_some());
+        ordered.or(consented.then_some(OrphanAction::Delete))
     }
 }
 
@@ -71,31 +88,43 @@ impl SyncStrategy for Bound {
     type Learned = Learned;
     type Progress = Progress;
 
-    const HAS_PROVIDERS_SOURCES: bool = false;
     const SHARES_WATCHES: bool = false;
     const ASSUMES_PLACES: bool = true;
 
     fn plan(&self, key: &ObjectKey, pair: &Pair, place: &Place) -> Steps<Op> {
-        steps(plan::plan(pair, &place.namespace, self.mode(key, Some(place))))
+        steps(plan::plan(pair, &place.namespace, self.mode(key, pair, Some(place))))
     }
 
     fn is_at_rest(&self, key: &ObjectKey, pair: &Pair, place: &Place) -> bool {
-        plan::is_at_rest(pair, &place.namespace, self.mode(key, Some(place)))
+        plan::is_at_rest(pair, &place.namespace, self.mode(key, pair, Some(place)))
     }
 
     fn unplaced(&self, key: &ObjectKey, pair: &Pair, has_place: bool) -> Option<Steps<Op>> {
         // A provider namespace that is not listed yet may hold a copy.
-        let plan = plan::unplaced(pair, self.mode(key, None)).filter(|_| !has_place)?;
+        let plan = plan::unplaced(pair, self.mode(key, pair, None)).filter(|_| !has_place)?;
         Some(steps(plan))
     }
 
     async fn apply(&self, writer: &Writer, target: Target<'_>, op: &Op) -> Result<Option<Learned>, kube::Error> {
+        if let Op::DeleteProvider {
+            uid,
+            version: Some(version),
+        } = op
+            && Writer::in_time(self.crd.is_ending(writer.is_crd_ending())).await?
+        {
+            let release = Op::ReleaseProvider {
+                uid: Arc::clone(uid),
+                version: *version,
+            };
+            return writer.apply(target, &release).await;
+        }
         writer.apply(target, op).await
     }
 
     fn written(learned: &Learned) -> Option<Version> {
         match learned {
             Learned::Held { version, .. }
+            | Learned::ProviderReleased { version, .. }
             | Learned::Written { version, .. }
             | Learned::StatusWritten { version, .. } => Some(*version),
             _ => None,
@@ -108,6 +137,14 @@ impl SyncStrategy for Bound {
 
     fn exports(&self) -> Vec<OwnerReference> {
         vec![self.export.clone()]
+    }
+
+    fn counts_for(&self) -> Option<&Arc<Deletions>> {
+        Some(&self.deletions)
+    }
+
+    fn orders(&self) -> &Orders {
+        &self.orders
     }
 
     fn guards(&self) -> Vec<Arc<Deletions>> {
@@ -148,10 +185,13 @@ impl SyncStrategy for Bound {
 
 fn steps(plan: Plan) -> Steps<Op> {
     Steps {
-        issue: plan
-            .blocked
-            .as_ref()
-            .map(|blocked| Issue::blocked(blocked.reason(), blocked)),
+        issue: plan.blocked.as_ref().map(|blocked| Issue {
+            cause: match blocked {
+                Blocked::Orphan => Cause::Orphan,
+                _ => Cause::Other,
+            },
+            ..Issue::blocked(blocked.reason(), blocked)
+        }),
         ops: plan.ops,
     }
 }
@@ -168,7 +208,7 @@ impl Operation for Op {
     }
 
     fn is_guarded(&self) -> bool {
-        matches!(self, Self::DeleteOrphan { .. })
+        false
     }
 
     fn is_deletion(&self) -> bool {
@@ -176,6 +216,7 @@ impl Operation for Op {
             self,
             Self::DeleteProvider { .. }
                 | Self::DeleteOrphan { .. }
+                | Self::ReleaseProvider { .. }
                 | Self::DeleteConsumer { .. }
                 | Self::Release { .. }
         )

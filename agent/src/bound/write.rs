@@ -5,6 +5,9 @@ use std::{collections::BTreeMap, sync::Arc};
 use bindery_api::{annotations, names};
 use bindery_runtime::{cache::ObjectKey, errors};
 use http::Method;
+use jiff::Timestamp;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Api;
 use serde::Serialize;
 use serde_json::{json, value::RawValue};
 
@@ -74,7 +77,8 @@ impl Writer {
                     status: *fingerprint,
                 }))
             }
-            Op::DeleteProvider { uid } => self.delete_provider(target, uid).await,
+            Op::DeleteProvider { uid, .. } => self.delete_provider(target, uid).await,
+            Op::ReleaseProvider { uid, version } => self.release_provider(target, uid, *version).await,
             Op::DeleteOrphan { uid } => self.delete_orphan(target, uid).await,
             Op::DeleteConsumer { uid } => {
                 self.delete(&self.consumer, &self.consumer_path(target.key), uid)
@@ -196,6 +200,42 @@ impl Writer {
         } else {
             Learned::ProviderDeleting
         }))
+    }
+
+    /// Marks a copy as released, as the server does when an export ends.
+    pub(super) async fn release_provider(
+        &self,
+        target: Target<'_>,
+        uid: &Arc<str>,
+        version: Version,
+    ) -> Result<Option<Learned>, kube::Error> {
+        let at = Timestamp::now();
+        let patch = json!({"metadata": {
+            "uid": uid,
+            "resourceVersion": version.to_string(),
+            "annotations": {annotations::RELEASED: annotations::released(at, &self.contract)},
+        }});
+        let uri = format!("{}?fieldManager={FIELD_MANAGER}", self.provider_path(target));
+        match send::<Answer>(&self.provider, Method::PATCH, &uri, MERGE, &patch).await {
+            Ok(answer) => Ok(Some(Learned::ProviderReleased {
+                uid: Arc::clone(uid),
+                version: answer.metadata.resource_version,
+                at,
+            })),
+            Err(error) if errors::is_object_gone(&error, target.name) => Ok(Some(Learned::ProviderGone)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the CRD of the resource is being deleted, or is gone.
+    pub(super) async fn is_crd_ending(&self) -> Result<bool, kube::Error> {
+        let name = format!("{}.{}", self.resource.plural, self.resource.group);
+        let crds: Api<CustomResourceDefinition> = Api::all(self.consumer.clone());
+        match crds.get_metadata(&name).await {
+            Ok(crd) => Ok(crd.metadata.deletion_timestamp.is_some()),
+            Err(error) if errors::is_object_gone(&error, &name) => Ok(true),
+            Err(error) => Err(error),
+        }
     }
 
     async fn delete_orphan(&self, target: Target<'_>, uid: &str) -> Result<Option<Learned>, kube::Error> {

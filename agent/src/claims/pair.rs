@@ -9,7 +9,7 @@ use bindery_runtime::cache::ObjectKey;
 
 use super::rules::{ClaimChoice, ClaimRules};
 use crate::{
-    index::{Compared, Contents, Known, Shown, Tally},
+    index::{Compared, Contents, Known, Orphan, OrphanKind, Shown},
     model::{
         labels::Marks,
         object::{Object, Version},
@@ -42,6 +42,8 @@ pub(crate) struct Pair {
     pub ended: Both<Option<Uid>>,
     /// UIDs of the objects that disappeared last, seen or not. The answer to a write of one may still come.
     lost: Both<Option<Uid>>,
+    /// Clusters that went back in time, as after a restore, and have not shown the object since. That they lack it is no evidence.
+    went_back: Both<bool>,
     /// The last comparison of contents with different fingerprints, until either changes.
     pub compared: Option<Box<Compared>>,
 }
@@ -287,6 +289,7 @@ impl Pair {
         };
         side.content = is_needed.then(|| Arc::new(object));
         *self.sides.of_mut(cluster) = Some(side);
+        *self.went_back.of_mut(cluster) = false;
         self.settle();
     }
 
@@ -301,16 +304,25 @@ impl Pair {
     fn rewind(&mut self, cluster: Cluster) {
         *self.ended.of_mut(cluster) = None;
         *self.lost.of_mut(cluster) = None;
+        *self.went_back.of_mut(cluster) = true;
         if let Some(side) = self.sides.of_mut(cluster) {
             side.version = Version::default();
         }
     }
 
-    /// True if a copy's source is missing and its end was not seen.
-    fn is_missing(&self, cluster: Cluster, copy: &Side) -> bool {
-        let source = self.sides.of(cluster.other()).as_ref().map(|source| &source.uid);
-        let ended = self.ended.of(cluster.other()).as_ref();
-        !copy.deleting && source != copy.source_uid() && ended != copy.source_uid()
+    /// The copy, if its source is missing since its cluster went back in time, as after a restore.
+    pub(crate) fn orphan(&self) -> Option<Orphan<'_>> {
+        let is_orphan = |(cluster, copy): &(Cluster, &Side)| {
+            let of = cluster.other();
+            let source = self.sides.of(of).as_ref().map(|source| &source.uid);
+            let ended = self.ended.of(of).as_ref();
+            !copy.deleting && *self.went_back.of(of) && source != copy.source_uid() && ended != copy.source_uid()
+        };
+        let (_, copy) = self.copies().find(is_orphan)?;
+        Some(Orphan {
+            copy: &copy.uid,
+            kind: OrphanKind::Missing,
+        })
     }
 }
 
@@ -398,6 +410,7 @@ impl Known for Pair {
         self.sides.provider = None;
         self.ended.provider = None;
         self.lost.provider = None;
+        self.went_back.provider = false;
         self.compared = None;
     }
 
@@ -410,11 +423,17 @@ impl Known for Pair {
         source.is_some_and(|source| source.choice(key, rules) == ClaimChoice::Selected)
     }
 
-    fn tally(&self) -> Tally {
-        self.copies().fold(Tally::default(), |tally, (cluster, copy)| Tally {
-            missing: tally.missing + usize::from(self.is_missing(cluster, copy)),
-            known: tally.known + 1,
-            rewound: false,
-        })
+    fn orphan(&self) -> Option<Orphan<'_>> {
+        self.orphan()
+    }
+
+    /// The end of a source is read where it matters.
+    fn missed_source(&self) -> Option<&Uid> {
+        None
+    }
+
+    fn has_copy(&self) -> bool {
+        let copy = self.sides.provider.as_ref();
+        copy.is_some_and(|copy| copy.source_uid().is_some())
     }
 }

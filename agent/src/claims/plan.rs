@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use bindery_api::orphans::OrphanAction;
+
 use super::{
     pair::{Both, Cluster, Pair, Role, Side},
     rules::ClaimChoice,
@@ -22,6 +24,8 @@ pub(crate) struct Mode {
     pub withdrawn: bool,
     /// A copy whose source is gone becomes the copy of the object that has its name now.
     pub relink: bool,
+    /// What the user ordered for the copy, which was an orphan then.
+    pub order: Option<OrphanAction>,
     /// Whether a cluster has a namespace for the copy, and the namespace is not being deleted.
     pub room: Both<bool>,
 }
@@ -91,6 +95,12 @@ pub(crate) enum Blocked {
          and when the copy has followed create it again"
     )]
     OtherSource { on: Cluster, source_uid: Box<str> },
+    /// The source is missing since its cluster went back in time.
+    #[error(
+        "the {on}'s copy of it is kept: it is missing on the other cluster, which was restored to an earlier state; restore it there, \
+         or delete the copy: kubectl bind orphans --delete"
+    )]
+    Orphan { on: Cluster },
     /// The copy would be deleted, and it or its source is paused.
     #[error("it is paused; remove the annotation kube-bind.io/paused, and its copy is deleted")]
     Paused,
@@ -116,6 +126,7 @@ impl Blocked {
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Overridden { .. } => "CopyOverridden",
+            Self::Orphan { .. } => "Orphaned",
             Self::Paused => "Paused",
             _ => "Conflict",
         }
@@ -260,6 +271,10 @@ fn orphan(pair: &Pair, cluster: Cluster, copy: &Side, source_uid: &Uid, mode: Mo
     }
     let (on, uid) = (cluster, copy.uid.text());
     let has_ended = pair.ended.of(cluster.other()).as_ref() == Some(source_uid);
+    let is_orphan = pair.orphan().is_some_and(|orphan| *orphan.copy == copy.uid);
+    if is_orphan && !mode.withdrawn && mode.order != Some(OrphanAction::Delete) {
+        return Plan::blocked(Blocked::Orphan { on });
+    }
     Plan::of(if has_ended || mode.withdrawn {
         Op::Delete {
             on,

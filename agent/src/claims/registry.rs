@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use bindery_api::{claims::Selection, v1alpha2::GroupResource};
+use bindery_api::{claims::Selection, orphans::OrphanAction, v1alpha2::GroupResource};
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, watch},
@@ -99,6 +99,21 @@ impl Claims {
         }
         state.progress.remove(binding);
         state.publish();
+    }
+
+    /// Ends the orphans of the claims of a binding that its progress had when the user ordered it.
+    pub fn end_orphans(&self, binding: &str, action: OrphanAction, progress: &Progress) {
+        let state = self.shared.state.lock();
+        let Some(of) = state.bindings.get(binding) else {
+            return;
+        };
+        for claim in keys(&of.wanted) {
+            let seen = progress.claims.get(&claim.resource).map(|claim| claim.orphans.set);
+            let engine = state.runners.get(&claim).and_then(ClaimRunner::engine);
+            if let Some((engine, seen)) = engine.zip(seen) {
+                engine.end_orphans(action, seen);
+            }
+        }
     }
 
     /// The progress of the claims of a binding, to read or to wait for.

@@ -173,6 +173,7 @@ impl ClaimRunner {
             from_provider: progress.from_provider,
             pending: progress.common.pending,
             failing: progress.common.failing,
+            orphans: progress.common.orphans.clone(),
             selects_all: false,
             // No leftovers are reported only once no write is under way either.
             remaining: (is_counted && (progress.leftovers > 0 || progress.is_idle)).then_some(progress.leftovers),
@@ -205,18 +206,17 @@ impl ClaimRunner {
         if problem.is_some() {
             return problem;
         }
-        if progress.leftovers > 0 || progress.missing > 0 {
-            let by = self.engine.as_ref()?.frozen_by_another(binding);
-            if let Some(other) = by {
-                return Some(Problem {
-                    reason: "DeletionsHeldBack",
-                    message: format!(
-                        "copies that are to go stay for now: too many objects of APIServiceBinding {other}, which claims the \
-                         same, are missing at once; its condition DeletionsSynced says what to do"
-                    ),
-                    cause: Cause::Other,
-                });
-            }
+        if progress.leftovers > 0
+            && let Some(by) = self.engine.as_ref()?.held_back_by(binding)
+        {
+            return Some(Problem {
+                reason: "DeletionsHeldBack",
+                message: format!(
+                    "copies that are to go stay for now, because orphans of APIServiceBinding {by} may refer to them; condition \
+                     OrphanedObjects of that binding says what to do"
+                ),
+                cause: Cause::Other,
+            });
         }
         let is_late = self
             .references_unknown_since

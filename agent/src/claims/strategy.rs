@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use bindery_api::v1alpha2::APIServiceNamespace;
+use bindery_api::{orphans::OrphanAction, v1alpha2::APIServiceNamespace};
 use bindery_runtime::{
     cache::{Cache, ObjectKey},
     watch::Event,
@@ -20,11 +20,11 @@ use super::{
 use crate::{
     connection::{Target, Writer},
     engine::{
-        self, Deletions,
+        self, Deletions, Orders,
         report::{Cause, Issue, Problem},
         strategy::{Operation, Steps, SyncStrategy},
     },
-    index::{Index, Place, PlannedUids},
+    index::{Index, Known as _, Place, PlannedUids},
     model::object::{Object, Version},
 };
 
@@ -37,6 +37,8 @@ pub(crate) struct Claimed {
     pub consumer_namespaces: Cache<Namespace>,
     /// The guard of deletions of each binding.
     pub guards: Mutex<BTreeMap<Arc<str>, Arc<Deletions>>>,
+    /// What the user ordered for orphans.
+    pub orders: Orders,
 }
 
 /// The progress of the engine of a claimed resource.
@@ -47,8 +49,6 @@ pub(crate) struct ClaimedProgress {
     pub from_provider: usize,
     /// The number of copies that no claim selects.
     pub leftovers: usize,
-    /// The number of copies whose source is missing.
-    pub missing: usize,
     /// The provider claims the resource no more and refuses access to it, so that only copies on the consumer are counted.
     pub out_of_reach: bool,
     /// No worker has an object, and none waits.
@@ -58,17 +58,32 @@ pub(crate) struct ClaimedProgress {
 }
 
 impl Claimed {
+    /// What the user ordered for the copy of a pair, if it is an orphan still. A consent that the user gave a former version holds too.
+    fn order(&self, pair: &Pair) -> Option<OrphanAction> {
+        let Some(orphan) = pair.orphan() else {
+            let copies = [pair.consumer(), pair.provider()].into_iter().flatten();
+            for (copy, _) in copies {
+                self.orders.of(Some(copy), false);
+            }
+            return None;
+        };
+        let consented = || self.guards.lock().values().any(|guard| guard.consents());
+        let ordered = self.orders.of(Some(orphan.copy), true);
+        ordered.or_else(|| consented().then_some(OrphanAction::Delete))
+    }
+
     /// Tells whether a consumer namespace certainly has no provider namespace.
     fn has_no_place(&self, key: &ObjectKey) -> bool {
         let place = || self.namespaces.get(&self.rules.contract, &key.namespace);
         self.namespaces.is_synced() && place().is_none()
     }
 
-    fn mode(&self, key: &ObjectKey, place: &Place) -> Mode {
+    fn mode(&self, key: &ObjectKey, pair: &Pair, place: &Place) -> Mode {
         let namespace = self.consumer_namespaces.get("", &key.namespace);
         Mode {
             withdrawn: self.rules.is_withdrawn(),
             relink: self.rules.relinks(),
+            order: self.order(pair),
             room: Both {
                 consumer: !place.closing && namespace.is_some_and(|it| it.metadata.deletion_timestamp.is_none()),
                 provider: !place.closing,
@@ -78,7 +93,13 @@ impl Claimed {
 }
 
 fn issue(blocked: &Blocked) -> Issue {
-    Issue::blocked(blocked.reason(), blocked)
+    Issue {
+        cause: match blocked {
+            Blocked::Orphan { .. } => Cause::Orphan,
+            _ => Cause::Other,
+        },
+        ..Issue::blocked(blocked.reason(), blocked)
+    }
 }
 
 impl SyncStrategy for Claimed {
@@ -87,12 +108,11 @@ impl SyncStrategy for Claimed {
     type Learned = Learned;
     type Progress = ClaimedProgress;
 
-    const HAS_PROVIDERS_SOURCES: bool = true;
     const SHARES_WATCHES: bool = true;
     const ASSUMES_PLACES: bool = false;
 
     fn plan(&self, key: &ObjectKey, pair: &Pair, place: &Place) -> Steps<Op> {
-        let plan = plan::plan(pair, self.mode(key, place), &|side| side.choice(key, &self.rules));
+        let plan = plan::plan(pair, self.mode(key, pair, place), &|side| side.choice(key, &self.rules));
         Steps {
             issue: plan.blocked.as_ref().map(issue),
             ops: plan.ops,
@@ -100,6 +120,8 @@ impl SyncStrategy for Claimed {
     }
 
     fn is_at_rest(&self, key: &ObjectKey, pair: &Pair, _: &Place) -> bool {
+        // An order ends with the source that is back.
+        self.order(pair);
         plan::is_at_rest(pair, &|side| side.choice(key, &self.rules))
     }
 
@@ -145,6 +167,14 @@ impl SyncStrategy for Claimed {
         self.rules.terms().exports
     }
 
+    fn counts_for(&self) -> Option<&Arc<Deletions>> {
+        None
+    }
+
+    fn orders(&self) -> &Orders {
+        &self.orders
+    }
+
     fn guards(&self) -> Vec<Arc<Deletions>> {
         self.guards.lock().values().cloned().collect()
     }
@@ -159,7 +189,6 @@ impl SyncStrategy for Claimed {
         let mut progress = ClaimedProgress {
             is_idle,
             complaint: self.rules.complaint(),
-            missing: index.tally().missing,
             common,
             ..ClaimedProgress::default()
         };
@@ -204,7 +233,7 @@ impl Operation for Op {
     }
 
     fn is_guarded(&self) -> bool {
-        matches!(self, Self::DeleteOrphan { .. } | Self::Delete { guarded: true, .. })
+        matches!(self, Self::Delete { guarded: true, .. })
     }
 
     fn is_deletion(&self) -> bool {

@@ -8,7 +8,7 @@ use bindery_api::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
-use crate::engine::Problem;
+use crate::{engine::Problem, index::Orphans};
 
 /// What one binding wants of the claims of its session.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,6 +61,8 @@ pub struct ClaimProgress {
     pub pending: usize,
     /// The number of objects whose last write failed, or that a conflict blocks.
     pub failing: usize,
+    /// The copies whose source is missing since its cluster went back in time.
+    pub orphans: Orphans,
     /// What keeps the claim from being in sync.
     pub problem: Option<Problem>,
     /// The claim of this binding selects every object.

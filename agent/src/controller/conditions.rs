@@ -20,8 +20,8 @@ pub const FOREIGN_CRD: &str = "ForeignCustomResourceDefinition";
 pub const SCHEMAS_DISAGREE: &str = "SchemasDisagree";
 /// Reasons of a Connected condition that is False because of a CRD on the consumer.
 pub const CRD_CONFLICTS: [&str; 2] = [FOREIGN_CRD, SCHEMAS_DISAGREE];
-/// Reason of a DeletionsSynced condition that is False: so many objects are missing at once that no copy is deleted.
-pub const TOO_MANY_MISSING: &str = "TooManyMissing";
+/// Reason of an OrphanedObjects condition that is True: copies have lost their source, and nobody was seen to delete it.
+pub const SOURCES_MISSING: &str = "SourcesMissing";
 
 /// Reason of a condition that is False: the contract serves another cluster.
 pub const CONSUMER_CLUSTER_MISMATCH: &str = "ConsumerClusterMismatch";
@@ -179,7 +179,7 @@ pub fn turned<'a>(before: &'a [Condition], after: &'a [Condition]) -> impl Itera
         }
         let serious = matches!(condition.severity, Severity::Error | Severity::Warning);
         // The messages of these reasons contain counts: one event is enough, though the counts change.
-        let counts = [TOO_MANY_MISSING, EXPORT_REMOVED, EXPORT_NOT_SELECTED];
+        let counts = [EXPORT_REMOVED, EXPORT_NOT_SELECTED];
         let says_more = |known: &Condition| {
             known.reason != condition.reason
                 || (known.message != condition.message && !counts.contains(&condition.reason.as_str()))

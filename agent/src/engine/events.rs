@@ -18,17 +18,13 @@ use crate::{
 /// Returns the event handler for the watch of the consumer's objects.
 pub(crate) fn consumer<F: SyncStrategy>(shared: Arc<Shared<F>>) -> impl FnMut(Event<Object>) + Send {
     let mut listing = None;
-    let mut is_rewound = false;
     move |event| {
         shared.watch_state(&Watched::Consumer, &event);
         if !matches!(event, Event::Complete(_)) {
             shared.strategy.consumer_event(&event);
         }
         match event {
-            Event::Rewound => {
-                is_rewound = true;
-                shared.index.lock().consumer_rewound();
-            }
+            Event::Rewound => shared.index.lock().consumer_rewound(),
             Event::Reset => listing = Some(shared.index.lock().begin()),
             Event::Listed(object) => {
                 if let Some(listing) = &listing {
@@ -50,10 +46,9 @@ pub(crate) fn consumer<F: SyncStrategy>(shared: Arc<Shared<F>>) -> impl FnMut(Ev
                 let keys = shared.due(&mut index, None);
                 let places = index.listed_places();
                 // With the index locked: no deletion may rely on an older count, and no progress may show an empty queue.
-                shared.begin_count(std::mem::take(&mut is_rewound));
+                shared.tell_guard(&index);
                 shared.enqueue(gone.into_iter().chain(keys), Priority::Backlog);
                 drop(index);
-                shared.count_missing();
                 shared.strategy.consumer_event(&Event::Complete(version));
                 for place in &places {
                     shared.look_at_place(place, Priority::Backlog);
@@ -84,17 +79,13 @@ pub(crate) fn provider_namespace<F: SyncStrategy>(
     namespace: Arc<str>,
 ) -> impl FnMut(Event<Object>) + Send {
     let mut listing = None;
-    let mut is_rewound = false;
     move |event| {
         let Some(shared) = shared.upgrade() else {
             return;
         };
         shared.watch_state(&Watched::Provider(Arc::clone(&namespace)), &event);
         match event {
-            Event::Rewound => {
-                is_rewound = F::HAS_PROVIDERS_SOURCES;
-                shared.index.lock().provider_rewound(&consumer_namespace);
-            }
+            Event::Rewound => shared.index.lock().provider_rewound(&consumer_namespace),
             Event::Reset => listing = Some(shared.index.lock().begin()),
             Event::Listed(object) => {
                 if let Some(listing) = &mut listing {
@@ -111,8 +102,8 @@ pub(crate) fn provider_namespace<F: SyncStrategy>(
                     return;
                 };
                 let mut index = shared.index.lock();
-                shared.begin_count(std::mem::take(&mut is_rewound));
                 let gone = index.provider_listed(&consumer_namespace, &listing, parse(&version));
+                shared.tell_guard(&index);
                 let keys = shared.due(&mut index, Some(&consumer_namespace));
                 shared.enqueue(gone.into_iter().chain(keys), Priority::Backlog);
                 shared.look_at_place(&consumer_namespace, Priority::Backlog);
@@ -130,12 +121,10 @@ pub(crate) fn provider_cluster<F: SyncStrategy>(shared: Arc<Shared<F>>) -> impl 
     // Objects of the list that cannot be decoded, in any namespace, since it may come into use while the list runs. All
     // other objects of such a namespace are shown by a list of its own.
     let mut unreadable: Vec<ObjectName> = Vec::new();
-    let mut is_rewound = false;
     move |event| {
         shared.watch_state(&Watched::Provider("".into()), &event);
         match event {
             Event::Rewound => {
-                is_rewound = F::HAS_PROVIDERS_SOURCES;
                 let mut index = shared.index.lock();
                 for namespace in index.listed_places() {
                     index.provider_rewound(&namespace);
@@ -161,7 +150,6 @@ pub(crate) fn provider_cluster<F: SyncStrategy>(shared: Arc<Shared<F>>) -> impl 
                     return;
                 };
                 let mut index = shared.index.lock();
-                shared.begin_count(std::mem::take(&mut is_rewound));
                 for ObjectName { namespace, name } in std::mem::take(&mut unreadable) {
                     if let Some(consumer_namespace) = index.consumer_namespace(&namespace) {
                         listing.saw(ObjectKey::new(consumer_namespace, name));
@@ -174,6 +162,7 @@ pub(crate) fn provider_cluster<F: SyncStrategy>(shared: Arc<Shared<F>>) -> impl 
                         continue;
                     }
                     let gone = index.provider_listed(&namespace, &listing, parse(&version));
+                    shared.tell_guard(&index);
                     let keys = shared.due(&mut index, Some(&namespace));
                     shared.enqueue(gone.into_iter().chain(keys), Priority::Backlog);
                     shared.look_at_place(&namespace, Priority::Backlog);

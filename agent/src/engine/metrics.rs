@@ -26,6 +26,7 @@ pub struct Metrics {
     lags: Family<WatchLabels, Histogram, fn() -> Histogram>,
     objects: Family<EngineLabels, Gauge>,
     pending: Family<EngineLabels, Gauge>,
+    orphans: Family<EngineLabels, Gauge>,
     synced: Family<EngineLabels, Gauge>,
     /// The number of running engines by labels. The successor of an engine may start before that one has ended.
     engines: Mutex<HashMap<EngineLabels, usize>>,
@@ -78,6 +79,7 @@ impl Metrics {
             lags: Family::new_with_constructor(latency),
             objects: Family::default(),
             pending: Family::default(),
+            orphans: Family::default(),
             synced: Family::default(),
             engines: Mutex::default(),
         };
@@ -112,6 +114,11 @@ impl Metrics {
             metrics.pending.clone(),
         );
         registry.register(
+            "sync_orphans",
+            "Copies that lost their source although nobody was seen to delete it, by binding and resource",
+            metrics.orphans.clone(),
+        );
+        registry.register(
             "sync_synced",
             "1 while both sides are known and no object waits, is worked on or fails, by binding and resource",
             metrics.synced.clone(),
@@ -132,7 +139,7 @@ impl Metrics {
         *users.get_mut() -= 1;
         if *users.get() == 0 {
             users.remove();
-            for gauges in [&self.objects, &self.pending, &self.synced] {
+            for gauges in [&self.objects, &self.pending, &self.orphans, &self.synced] {
                 gauges.remove(labels);
             }
         }

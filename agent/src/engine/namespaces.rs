@@ -1,6 +1,9 @@
 //! Manages the provider namespaces of an engine: requests them, uses them once they are assigned, and gives them up.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use bindery_api::v1alpha2::InformerScope;
 use bindery_runtime::{
@@ -17,6 +20,9 @@ use crate::{
     namespaces::mapped::{self, Observed, PlaceOp},
 };
 
+/// A provider namespace that is not needed any more and holds copies is looked at again after this time. That sends no request.
+const HELD_RETRY: Duration = Duration::from_secs(5);
+
 impl<F: SyncStrategy> Shared<F> {
     /// Reconciles queued APIServiceNamespaces, one at a time.
     pub(super) async fn keep_places(self: Arc<Self>) {
@@ -32,7 +38,8 @@ impl<F: SyncStrategy> Shared<F> {
             let _ = paused.wait_for(|paused| !paused).await;
             let namespace = Arc::clone(work.key());
             match self.keep_place(&namespace).await {
-                Ok(()) => drop(work),
+                Ok(None) => drop(work),
+                Ok(Some(pause)) => work.again_after(pause),
                 // Another engine wrote it first, and the cache will show what it wrote.
                 Err(error) if errors::is_conflict(&error) => work.retry(Backoff::OBJECT),
                 Err(error) => {
@@ -69,9 +76,10 @@ impl<F: SyncStrategy> Shared<F> {
         self.changed.notify_one();
     }
 
-    async fn keep_place(self: &Arc<Self>, name: &Arc<str>) -> Result<(), kube::Error> {
+    /// Requests, uses or gives up a provider namespace. Returns after which time it has to be looked at again, if nothing tells when.
+    async fn keep_place(self: &Arc<Self>, name: &Arc<str>) -> Result<Option<Duration>, kube::Error> {
         let Some(consumer_namespace) = self.frame.placement.requested_by(name) else {
-            return Ok(());
+            return Ok(None);
         };
         let request = self.around.namespaces.get(&self.frame.contract, name);
         let is_assumed = request.is_none() && F::ASSUMES_PLACES && self.is_place_unreadable();
@@ -99,14 +107,16 @@ impl<F: SyncStrategy> Shared<F> {
         };
         match mapped::plan(&seen) {
             Some(PlaceOp::GiveBack { .. })
-                if self.withholds_deletions()
-                    || !self.index.lock().is_known_empty(&consumer_namespace)
-                    || !self.may_give_back() => {}
+                if self.withholds_deletions() || !self.index.lock().is_known_empty(&consumer_namespace) => {}
+            // Its end would wait for the copies, and until then no copy could be created there.
+            Some(PlaceOp::GiveBack { .. }) if self.around.tally.may_hold_copies(&consumer_namespace) => {
+                return Ok(Some(HELD_RETRY));
+            }
             Some(op) => self.writer.place(name, op).await?,
             None => {}
         }
         self.issues.lock().set_watch(Watched::Place(Arc::clone(name)), None);
-        Ok(())
+        Ok(None)
     }
 
     /// Notes why the backend refuses a provider namespace, and queues the objects in question, whose issues say the reason.

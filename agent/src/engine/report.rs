@@ -51,6 +51,8 @@ pub enum Cause {
     Unreachable,
     /// A cluster refuses the object until the object or its schema changes.
     Invalid,
+    /// The source of a copy is missing although its deletion was not seen.
+    Orphan,
     /// Anything else.
     Other,
 }
@@ -95,11 +97,6 @@ impl Issues {
         }
     }
 
-    /// True if a cluster, or a part of one, cannot be watched now.
-    pub(crate) fn has_failing_watch(&self) -> bool {
-        !self.watch.is_empty()
-    }
-
     /// The objects to try again because a cluster answers again.
     pub(crate) fn transient(&self) -> Vec<ObjectKey> {
         let issues = self.by_key.iter().filter(|(_, issue)| issue.transient);
@@ -111,8 +108,13 @@ impl Issues {
         self.by_key.contains_key(key)
     }
 
+    /// The number of objects that failed. An orphan did not fail: it waits for the user.
     pub(crate) fn count(&self) -> usize {
-        self.by_key.len()
+        self.failed().count()
+    }
+
+    fn failed(&self) -> impl Iterator<Item = (&ObjectKey, &Issue)> {
+        self.by_key.iter().filter(|(_, issue)| issue.cause != Cause::Orphan)
     }
 
     /// The most important problem: a failing watch, or else the issue of the first object by name.
@@ -131,7 +133,7 @@ impl Issues {
         });
         let first = watches.min_by(|one, other| one.message.cmp(&other.message));
         first.or_else(|| {
-            let (key, issue) = self.by_key.iter().min_by_key(|(key, _)| *key)?;
+            let (key, issue) = self.failed().min_by_key(|(key, _)| *key)?;
             Some(Problem {
                 reason: issue.reason,
                 message: format!("{key}: {}", issue.message),
@@ -231,6 +233,18 @@ mod tests {
         assert_eq!(issues.count(), 1);
         issues.set(&key, None);
         assert!(issues.set(&key, Some(&issue)), "told again after it was well");
+    }
+
+    #[test]
+    fn an_orphan_is_told_and_did_not_fail() {
+        let mut issues = Issues::default();
+        let orphan = Issue {
+            cause: Cause::Orphan,
+            ..Issue::blocked("Orphaned", &"kept")
+        };
+        assert!(issues.set(&ObjectKey::new("ns", "a"), Some(&orphan)));
+        assert!(issues.is_noted(&ObjectKey::new("ns", "a")));
+        assert_eq!((issues.count(), issues.problem()), (0, None));
     }
 
     #[test]

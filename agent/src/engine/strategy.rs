@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use crate::{
     connection::{Target, Writer},
-    engine::{Deletions, Progress, report::Issue},
+    engine::{Deletions, Orders, Progress, report::Issue},
     index::{Index, Known, Place, PlannedUids},
     model::object::{Object, Version},
 };
@@ -23,9 +23,6 @@ pub(crate) trait SyncStrategy: Send + Sync + Sized + 'static {
     type Learned: Send;
     /// The progress that the engine publishes.
     type Progress: Clone + Default + PartialEq + Send + Sync + 'static;
-
-    /// Whether some sources are on the provider, so that objects that are missing there count as missing sources too.
-    const HAS_PROVIDERS_SOURCES: bool;
 
     /// Whether a shared informer watches whole clusters, and calls the event handlers of this engine.
     const SHARES_WATCHES: bool;
@@ -62,6 +59,12 @@ pub(crate) trait SyncStrategy: Send + Sync + Sized + 'static {
     /// The APIServiceExports that own the requests for provider namespaces.
     fn exports(&self) -> Vec<OwnerReference>;
 
+    /// The guard that has to know the orphans of this engine; `None` if they do not concern one.
+    fn counts_for(&self) -> Option<&Arc<Deletions>>;
+
+    /// What the user ordered for orphans.
+    fn orders(&self) -> &Orders;
+
     /// The guards that all have to allow a guarded deletion.
     fn guards(&self) -> Vec<Arc<Deletions>>;
 
@@ -83,7 +86,7 @@ pub(crate) trait Operation: Send + Sync {
     /// True for operations on the consumer's cluster.
     fn is_on_consumer(&self) -> bool;
 
-    /// True for a deletion that deletion guards may hold back, since nobody was seen to delete the source.
+    /// True for a deletion that deletion guards may hold back, since the source is there, and only the claim on it ended.
     fn is_guarded(&self) -> bool;
 
     /// True for an operation that deletes an object, or lets go of one because its counterpart is gone.

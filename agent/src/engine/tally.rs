@@ -29,6 +29,9 @@ struct Counts {
 
 trait EngineCounts: Send + Sync {
     fn counts(&self) -> Counts;
+
+    /// True unless a consumer namespace certainly has no copy on the provider.
+    fn may_hold_copies(&self, consumer_namespace: &Arc<str>) -> bool;
 }
 
 impl Tally {
@@ -38,6 +41,12 @@ impl Tally {
         let mut engines = self.engines.lock();
         engines.retain(|engine| engine.strong_count() > 0);
         engines.push(Arc::downgrade(&engine));
+    }
+
+    /// True unless a consumer namespace certainly has no copy on the provider, of any engine. No index may be locked.
+    pub(super) fn may_hold_copies(&self, consumer_namespace: &Arc<str>) -> bool {
+        let engines: Vec<_> = self.engines.lock().iter().filter_map(Weak::upgrade).collect();
+        engines.iter().any(|engine| engine.may_hold_copies(consumer_namespace))
     }
 
     /// The counts of all engines that run now, as a heartbeat reports them; `None` if no engine runs.
@@ -61,6 +70,10 @@ impl<F: SyncStrategy> EngineCounts for Shared<F> {
             failing: self.issues.lock().count(),
             lag: self.queue.longest_wait(),
         }
+    }
+
+    fn may_hold_copies(&self, consumer_namespace: &Arc<str>) -> bool {
+        !*self.places_known.borrow() || self.index.lock().may_hold_copies(consumer_namespace)
     }
 }
 
@@ -117,11 +130,16 @@ mod tests {
                         ..Counts::default()
                     }
                 }
+
+                fn may_hold_copies(&self, _: &Arc<str>) -> bool {
+                    true
+                }
             }
             let engine: Arc<dyn EngineCounts> = Arc::new(Ended);
             Arc::downgrade(&engine)
         };
         tally.engines.lock().push(ended);
         assert_eq!(tally.sync(), None);
+        assert!(!tally.may_hold_copies(&"ns".into()));
     }
 }

@@ -204,21 +204,69 @@ fn copy(name: &str, contract: &str, source: &str) -> Object {
 }
 
 #[test]
-fn copies_without_a_source_are_counted_unless_its_end_was_seen() {
+fn copies_without_a_source_are_orphans_unless_its_end_was_seen() {
     let mut index = index();
-    let tally = |index: &Index<Pair>| (index.tally().missing, index.tally().known);
+    let orphans = |index: &Index<Pair>| {
+        let orphans = index.orphans();
+        let first: Vec<_> = orphans.first.iter().map(|key| key.name.to_string()).collect();
+        assert_eq!((orphans.set.count, index.orphan_count()), (first.len(), first.len()));
+        assert_eq!(
+            index.orphans_in(orphans.set).map(|found| found.len()),
+            Some(first.len())
+        );
+        first
+    };
     list_provider(&mut index, "ns", vec![], 1);
     for name in ["a", "b", "c"] {
         index.consumer_seen(&key(name), object("ns", name, name, 5));
         index.provider_seen(&key(name), copy(name, "contract", name));
     }
     index.provider_seen(&key("foreign"), copy("foreign", "other", "x"));
-    assert_eq!(tally(&index), (0, 3));
+    assert_eq!(orphans(&index), [""; 0]);
     index.consumer_deleted(&key("a"), Some("a"));
     index.consumer_deleted(&key("b"), None);
-    assert_eq!(tally(&index), (1, 3));
+    assert_eq!(orphans(&index), [""; 0], "the consumer was not listed yet");
     list_consumer(&mut index, vec![], 9);
-    assert_eq!(tally(&index), (2, 3));
+    assert_eq!(orphans(&index), ["b", "c"]);
+    let seen = index.orphans().set;
+    index.consumer_seen(&key("b"), object("ns", "b", "b", 10));
+    assert_eq!(orphans(&index), ["c"], "it is back");
+    index.consumer_seen(&key("c"), object("ns", "c", "other", 11));
+    assert_eq!((orphans(&index), index.orphans().replaced), (vec!["c".to_owned()], 1));
+    assert_eq!(index.orphans_in(seen), None, "they were others");
+    index.consumer_rewound();
+    assert_eq!(orphans(&index), ["a", "c"], "its end is no evidence after a restore");
+    index.set_place(&"ns".into(), None, false);
+    assert_eq!(orphans(&index), [""; 0]);
+}
+
+#[test]
+fn copies_of_a_place_that_is_not_listed_are_no_orphans() {
+    let mut index = index();
+    list_consumer(&mut index, vec![], 9);
+    index.provider_seen(&key("a"), copy("a", "contract", "a"));
+    assert_eq!(index.orphans(), Orphans::default());
+    assert!(index.may_hold_copies(&"ns".into()));
+    list_provider(&mut index, "ns", vec![("a", copy("a", "contract", "a"))], 9);
+    assert_eq!(index.orphans().set.count, 1);
+    assert!(index.may_hold_copies(&"ns".into()) && !index.may_hold_copies(&"other".into()));
+    index.provider_deleted(&key("a"), None);
+    assert!(!index.may_hold_copies(&"ns".into()));
+}
+
+#[test]
+fn a_late_answer_brings_no_object_back_that_has_ended() {
+    let mut index = index();
+    list_consumer(&mut index, vec![], 1);
+    index.consumer_seen(&key("a"), object("ns", "a", "u", 5));
+    index.consumer_deleted(&key("a"), Some("u"));
+    let read = || Learned::Consumer(Some(object("ns", "a", "u", 5)));
+    index.learn(&key("a"), read(), &PlannedUids::default());
+    assert!(index.pair(&key("a")).is_none());
+    // A watch shows it again after a restore.
+    index.consumer_seen(&key("a"), object("ns", "a", "u", 5));
+    index.learn(&key("a"), read(), &PlannedUids::default());
+    assert!(index.pair(&key("a")).is_some());
 }
 
 #[test]

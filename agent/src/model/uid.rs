@@ -3,10 +3,10 @@
 use std::{fmt, sync::Arc};
 
 /// A UID: sixteen bytes where it is a UUID as API servers write them, and its text where it is anything else.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Uid(Kind);
 
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 enum Kind {
     /// The bytes of a UUID whose text is the one that [`text_of`] writes.
     Uuid([u8; 16]),

@@ -7,8 +7,8 @@ use bindery_api::{
 
 use super::{CrdFailures, types};
 use crate::{
-    binding::{crd::CrdState, frozen::frozen_message, observed::ObservedBinding, plan::BindingPlan},
-    controller::conditions::TOO_MANY_MISSING,
+    binding::{crd::CrdState, observed::ObservedBinding, orphans, plan::BindingPlan},
+    controller::conditions::SOURCES_MISSING,
     engine::Cause,
     rights,
 };
@@ -130,24 +130,15 @@ pub(super) fn objects_in_sync(seen: &ObservedBinding) -> Option<Condition> {
     })
 }
 
-/// The condition DeletionsSynced.
-pub(super) fn deletions_synced(seen: &ObservedBinding) -> Option<Condition> {
-    let Some(frozen) = &seen.frozen else {
-        let is_counted = seen
-            .engines
-            .values()
-            .all(|engine| engine.progress.consumer_synced && engine.progress.provider_synced);
-        return match before(seen, types::DELETIONS_SYNCED) {
-            _ if seen.engines.is_empty() => None,
-            // A restarted konnector has to count first.
-            Some(before) if !is_counted => Some(before),
-            _ => Some(true_condition(types::DELETIONS_SYNCED)),
-        };
+/// The condition OrphanedObjects; `None` if there are no orphans.
+pub(super) fn orphaned_objects(seen: &ObservedBinding) -> Option<Condition> {
+    let Some(found) = orphans::orphans(seen) else {
+        // A restarted konnector has to list first.
+        return before(seen, types::ORPHANED_OBJECTS);
     };
-    Some(false_condition(
-        types::DELETIONS_SYNCED,
-        Severity::Error,
-        TOO_MANY_MISSING,
-        frozen_message(seen, frozen),
-    ))
+    (found.set.count > 0).then(|| Condition {
+        reason: SOURCES_MISSING.to_owned(),
+        message: orphans::message(seen, &found),
+        ..true_condition(types::ORPHANED_OBJECTS)
+    })
 }

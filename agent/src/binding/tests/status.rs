@@ -1,4 +1,5 @@
-use bindery_api::{annotations, v1alpha2::RemovedExports};
+use bindery_api::{annotations, orphans::OrphanSet, v1alpha2::RemovedExports};
+use bindery_runtime::cache::ObjectKey;
 use kube::ResourceExt as _;
 use serde_json::json;
 
@@ -52,7 +53,6 @@ fn all_is_well() {
         types::HEARTBEATING,
         types::INFORMERS_SYNCED,
         types::OBJECTS_IN_SYNC,
-        types::DELETIONS_SYNCED,
         types::ACTIVE,
     ] {
         assert!(conditions::is_true(&status.conditions, kind), "{kind}: {status:?}");
@@ -297,51 +297,54 @@ fn a_pause_is_shown_wherever_it_finds_the_binding() {
 }
 
 #[test]
-fn a_freeze_says_what_to_check_and_how_to_consent() {
-    let frozen = |missing| crate::engine::Frozen {
-        missing,
-        known: 50,
-        kind: crate::engine::Kind::Objects,
+fn orphans_are_told_with_what_ends_them_and_leave_a_binding_ready() {
+    let orphaned = |uids: &[&str]| {
+        with(served(), |seen| {
+            let orphans = &mut seen.engines.get_mut(CRD).unwrap().progress.orphans;
+            uids.iter().for_each(|uid| orphans.set.add(uid));
+            orphans.first = vec![ObjectKey::new("wild-west", "billy")];
+        })
     };
-    let seen = with(served(), |seen| seen.frozen = Some(frozen(12)));
-    let says = |text: &str| check(&seen, "DeletionsSynced", "TooManyMissing", Severity::Error, text);
-    says("12 of 50 objects");
-    says("kubectl get cowboys.wildwest.dev --all-namespaces");
-    says("kubectl annotate apiservicebinding cowboys --overwrite kube-bind.io/allow-deletions-until=$(date -u ");
-    for (text, complaint) in [
-        ("soon", "is \"soon\", which is no time"),
-        ("1969-01-01T00:00:00Z", "expired at"),
-    ] {
-        let unread = with(seen.clone(), |seen| annotate(seen, annotations::ALLOW_DELETIONS, text));
-        check(&unread, "DeletionsSynced", "TooManyMissing", Severity::Error, complaint);
-    }
-    let later = with(seen.clone(), |seen| seen.frozen = Some(frozen(11)));
-    let events = |before: &ObservedBinding, after: &ObservedBinding| {
-        turned(&status_of(before).conditions, &status_of(after).conditions).count()
-    };
-    assert_eq!(
-        (events(&served(), &seen), events(&seen, &later)),
-        (1, 0),
-        "one event each"
+    let told = |seen: &ObservedBinding| conditions::get(&status_of(seen).conditions, types::ORPHANED_OBJECTS).cloned();
+    assert_eq!(told(&served()), None);
+    let seen = orphaned(&["a", "b"]);
+    let condition = told(&seen).unwrap();
+    assert!(
+        condition.is_true() && condition.reason == "SourcesMissing",
+        "{condition:?}"
     );
+    for says in [
+        "2 copies have",
+        "wild-west/billy, ...;",
+        "kubectl bind orphans cowboys --delete",
+    ] {
+        assert!(condition.message.contains(says), "{condition:?}");
+    }
+    let set = seen.engines[CRD].progress.orphans.set;
+    assert_eq!(OrphanSet::of_message(&condition.message), Some(set));
+    let ready = |seen: &ObservedBinding| conditions::is_true(&status_of(seen).conditions, conditions::READY);
+    assert_eq!(ready(&seen), ready(&served()));
+    // A restarted konnector says what the one before it said, until it has listed all.
     let successor = with(served(), |other| {
         binding(other).status = Some(status_of(&seen));
         other.engines.get_mut(CRD).unwrap().progress.provider_synced = false;
     });
-    check(
-        &successor,
-        "DeletionsSynced",
-        "TooManyMissing",
-        Severity::Error,
-        "12 of 50",
-    );
+    assert_eq!(told(&successor).map(|told| told.message), Some(condition.message));
     let counted = with(successor, |seen| {
         seen.engines.get_mut(CRD).unwrap().progress.provider_synced = true;
     });
-    assert!(conditions::is_true(
-        &status_of(&counted).conditions,
-        types::DELETIONS_SYNCED
-    ));
+    assert_eq!(told(&counted), None);
+}
+
+#[test]
+fn a_condition_of_a_former_version_goes() {
+    let seen = with(served(), |seen| {
+        let mut status = status_of(seen);
+        let frozen = conditions::false_condition("DeletionsSynced", Severity::Error, "TooManyMissing", "12 of 50");
+        conditions::set(&mut status.conditions, frozen, seen.now);
+        binding(seen).status = Some(status);
+    });
+    assert_eq!(conditions::get(&status_of(&seen).conditions, "DeletionsSynced"), None);
 }
 
 #[test]

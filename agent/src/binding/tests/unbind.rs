@@ -255,23 +255,6 @@ fn paused_it_waits_and_says_so() {
 }
 
 #[test]
-fn a_freeze_holds_up_the_drain_and_says_what_to_do() {
-    let frozen = |remaining| {
-        with(draining(remaining), |seen| {
-            seen.frozen = Some(crate::engine::Frozen {
-                missing: 11,
-                known: 12,
-                kind: crate::engine::Kind::Objects,
-            });
-        })
-    };
-    check(&frozen(Some(11)), &["go on"], "11 of 12 objects");
-    check(&frozen(Some(11)), &["go on"], "kube-bind.io/allow-deletions-until=");
-    assert!(plan(&frozen(Some(11))).stuck);
-    check(&frozen(Some(0)), &["go on", "delete crd"], "all objects are deleted");
-}
-
-#[test]
 fn no_crd_goes_before_all_objects_are_gone() {
     let two = |left: Option<usize>| {
         with(draining(Some(0)), |seen| {

@@ -9,7 +9,6 @@ use super::{FORCE, UnbindPlan};
 use crate::{
     binding::{
         crd::{self, CrdState, ObservedSchema},
-        frozen::frozen_message,
         observed::{EngineSpec, ObservedBinding},
         op::BindingOp,
         plan::release,
@@ -74,10 +73,6 @@ pub(super) fn drain(seen: &ObservedBinding, session: u64) -> UnbindPlan {
         if let Some(problem) = &engine.progress.problem {
             plan.message = format!("{}; {FORCE}", problem.message);
         }
-    }
-    if let Some(frozen) = seen.frozen.as_ref().filter(|_| plan.remaining != Some(0)) {
-        plan.message = frozen_message(seen, frozen);
-        plan.stuck = true;
     }
     plan.ops.push(BindingOp::Pause(false));
     if plan.remaining != Some(0) {

@@ -21,12 +21,18 @@ pub(crate) enum Blocked {
     /// The name of the copy is taken by another contract.
     #[error("the provider's object of this name belongs to contract {0}; it is left alone")]
     OtherContract(Box<str>),
-    /// The copy was made of another object of the same name.
+    /// The copy was made of another object of the same name, whose deletion was not seen.
     #[error(
-        "the provider's copy was made of another object of this name (UID {0}); delete the copy on the provider, or \
-         restore the object it was made of"
+        "the provider's copy was made of another object of this name (UID {0}), whose deletion was not seen; to make it the copy \
+         of this object: kubectl bind orphans --relink; to delete it: kubectl bind orphans --delete"
     )]
     OtherSource(Box<str>),
+    /// The object is missing, and its deletion was not seen.
+    #[error(
+        "the object is missing, but its deletion was not seen, so its copy on the provider is kept; create the object again and link the \
+         copy to it: kubectl bind orphans --relink; or end the copy: --delete, or --release to leave it to the provider"
+    )]
+    Orphan,
     /// The provider changed what we wrote, and changed it again after it was written back.
     #[error(
         "the provider changed fields that this object sets; they were written back once and are now left as they are"
@@ -51,6 +57,7 @@ impl Blocked {
             Self::Unmarked | Self::Differs | Self::Released | Self::OtherContract(_) | Self::OtherSource(_) => {
                 "Conflict"
             }
+            Self::Orphan => "Orphaned",
             Self::Elsewhere => "PlaceUnknown",
             Self::Drift => "ProviderOverrides",
             Self::Paused => "Paused",

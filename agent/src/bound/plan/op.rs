@@ -50,10 +50,13 @@ pub(crate) enum Op {
         fingerprint: Option<Fingerprint>,
         subresource: bool,
     },
-    /// Deletes the provider's copy of this UID.
-    DeleteProvider { uid: Arc<str> },
-    /// Asks the consumer whether the source of a copy is gone, and if so deletes the copy of this UID.
+    /// Deletes the provider's copy of this UID, for a deletion of its source that was seen. With a `version`, the copy is released in
+    /// this version instead if the CRD is being deleted, because that deletes each source and says nothing of one.
+    DeleteProvider { uid: Arc<str>, version: Option<Version> },
+    /// Asks the consumer whether the source of a copy is gone, and if so deletes the copy of this UID, as the user ordered.
     DeleteOrphan { uid: Arc<str> },
+    /// Marks the provider's copy of this UID as released: it stays, and is no copy any more.
+    ReleaseProvider { uid: Arc<str>, version: Version },
     /// Deletes the consumer's object of this UID.
     DeleteConsumer { uid: Arc<str> },
     /// Removes our finalizer from the consumer's object.
@@ -80,7 +83,8 @@ impl Op {
             | Self::Create { .. }
             | Self::Update { .. }
             | Self::DeleteProvider { .. }
-            | Self::DeleteOrphan { .. } => false,
+            | Self::DeleteOrphan { .. }
+            | Self::ReleaseProvider { .. } => false,
         }
     }
 
@@ -97,6 +101,7 @@ impl Op {
             Self::Status { .. } => "status",
             Self::DeleteProvider { .. } => "delete_provider",
             Self::DeleteOrphan { .. } => "delete_orphan",
+            Self::ReleaseProvider { .. } => "release_provider",
             Self::DeleteConsumer { .. } => "delete_consumer",
             Self::Release { .. } => "release",
         }

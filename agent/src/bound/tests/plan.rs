@@ -26,6 +26,8 @@ const MODE: Mode = Mode {
     assumed: false,
     last_wins: false,
     relink: false,
+    keeps: false,
+    order: None,
     adoption: Adoption::Off,
     since: None,
 };
@@ -39,6 +41,8 @@ struct World {
     uids: u32,
     writes: Vec<&'static str>,
     index: Index<Pair>,
+    /// The CRD is being deleted.
+    crd_ends: bool,
 }
 
 impl World {
@@ -55,6 +59,7 @@ impl World {
             uids: 0,
             writes: Vec::new(),
             index,
+            crd_ends: false,
         }
     }
 
@@ -259,9 +264,35 @@ impl World {
                 let status = status.map_or(Value::Null, |text| serde_json::from_str(text.get()).unwrap());
                 self.set_consumer("/status", status);
             }
-            Op::DeleteProvider { uid } => {
+            Op::DeleteProvider { uid, version } => {
                 assert_eq!(self.provider.as_ref().unwrap()["metadata"]["uid"], json!(uid));
+                if let Some(version) = version.filter(|_| self.crd_ends) {
+                    let released = Op::ReleaseProvider {
+                        uid: Arc::clone(uid),
+                        version,
+                    };
+                    return self.apply(&released);
+                }
                 self.delete_provider();
+            }
+            Op::ReleaseProvider { uid, version } => {
+                let meta = &self.provider.as_ref().unwrap()["metadata"];
+                assert_eq!(
+                    (&meta["uid"], &meta["resourceVersion"]),
+                    (&json!(uid), &json!(version.to_string()))
+                );
+                let at: Timestamp = "2026-01-02T00:00:00Z".parse().unwrap();
+                let mut marks = meta["annotations"].clone();
+                marks[annotations::RELEASED] = json!(annotations::released(at, CONTRACT));
+                let (planned, version) = (self.planned(), Version(self.version + 1));
+                let learned = Learned::ProviderReleased {
+                    uid: Arc::clone(uid),
+                    version,
+                    at,
+                };
+                self.index.learn(&Self::key(), learned, &planned);
+                assert!(self.index.pair(&Self::key()).is_none_or(|pair| pair.orphan().is_none()));
+                self.set_provider("/metadata/annotations", marks);
             }
             Op::DeleteOrphan { uid } => {
                 assert_eq!(self.provider.as_ref().unwrap()["metadata"]["uid"], json!(uid));
@@ -364,7 +395,9 @@ impl World {
 }
 
 fn is_copy_of(copy: &Value, source: &Value) -> bool {
+    let released = &copy["metadata"]["annotations"][annotations::RELEASED];
     copy["metadata"]["annotations"][annotations::CONSUMER_UID] == source["metadata"]["uid"]
+        && (released.is_null() || released == "")
         && copy["metadata"]["annotations"][annotations::CLUSTER_NAMESPACE] == json!(CONTRACT)
 }
 
@@ -496,9 +529,9 @@ fn a_copy_of_an_earlier_object_is_left_while_its_name_is_in_use() {
         world.settle(MODE),
         (vec![], Some(Blocked::OtherSource("before".into())))
     );
-    // The name is free again, so the source is known to be gone: an object with our annotations goes too.
+    // The name is free again, and still nobody was seen to delete the source of the copy.
     world.delete_consumer();
-    assert_eq!(world.settle(MODE).0, ["delete_orphan"]);
+    assert_eq!(world.settle(MODE), (vec![], Some(Blocked::Orphan)));
 }
 
 #[test]
@@ -801,14 +834,142 @@ fn draining_leaves_nothing() {
     assert_eq!(world.index.remaining(), 0);
 }
 
-#[test]
-fn a_copy_whose_source_vanished_without_a_word_goes() {
+fn ordered(action: OrphanAction) -> Mode {
+    Mode {
+        order: Some(action),
+        ..MODE
+    }
+}
+
+/// A copy whose source is missing, although nobody was seen to delete it.
+fn orphaned() -> World {
     let mut world = World::new();
     world.create_consumer(1);
     world.settle(MODE);
     world.consumer = None;
     world.show_consumer();
-    assert_eq!(world.settle(MODE).0, ["delete_orphan"]);
+    world
+}
+
+#[test]
+fn a_copy_whose_source_vanished_without_a_word_stays_until_the_user_ends_it() {
+    let mut world = orphaned();
+    assert_eq!(world.settle(MODE), (vec![], Some(Blocked::Orphan)));
+    assert_eq!(world.index.orphans().set.count, 1);
+    assert_eq!(
+        world.settle(ordered(OrphanAction::Relink)),
+        (vec![], Some(Blocked::Orphan)),
+        "there is no object to link it to"
+    );
+    assert_eq!(
+        world.settle(ordered(OrphanAction::Delete)),
+        (vec!["delete_orphan"], None)
+    );
+    assert_eq!(world.index.orphans().set.count, 0);
+
+    let mut world = orphaned();
+    assert_eq!(
+        world.settle(ordered(OrphanAction::Release)),
+        (vec!["release_provider"], None)
+    );
+    assert_eq!(world.settle(MODE), (vec![], None), "it is no copy any more");
+    assert_eq!(world.index.orphans().set.count, 0);
+
+    let mut world = orphaned();
+    let draining = Mode { draining: true, ..MODE };
+    assert_eq!(
+        world.settle(draining),
+        (vec!["release_provider"], None),
+        "the end of a binding is no evidence"
+    );
+    assert_eq!(world.index.remaining(), 0);
+}
+
+#[test]
+fn a_copy_whose_source_is_made_anew_goes_where_the_user_says() {
+    let replaced = || {
+        let mut world = orphaned();
+        world.create_consumer(2);
+        world
+    };
+    let conflict = || (vec![], Some(Blocked::OtherSource("uid-1".into())));
+    let mut world = replaced();
+    assert_eq!(world.settle(MODE), conflict());
+    assert_eq!(
+        (world.index.orphans().set.count, world.index.orphans().replaced),
+        (1, 1)
+    );
+    assert_eq!(
+        world.settle(ordered(OrphanAction::Relink)),
+        (vec!["update", "hold"], None)
+    );
+    assert_eq!(world.settle(MODE), (vec![], None));
+
+    let mut world = replaced();
+    assert_eq!(
+        world.settle(ordered(OrphanAction::Delete)).0,
+        ["delete_provider", "create", "hold"]
+    );
+
+    let mut world = replaced();
+    let release = ordered(OrphanAction::Release);
+    assert_eq!(
+        world.settle(release),
+        (vec!["release_provider"], Some(Blocked::Released))
+    );
+}
+
+/// The end of a source is seen while the creation of its copy is on the way, or before the provider shows the copy.
+#[test]
+fn an_end_that_was_seen_before_the_copy_was_known_is_evidence() {
+    let mut world = World::new();
+    world.create_consumer(1);
+    let plan = world.plan(MODE);
+    let uid = world.consumer.take().unwrap()["metadata"]["uid"].clone();
+    world.index.consumer_deleted(&World::key(), uid.as_str());
+    assert!(world.index.pair(&World::key()).is_none(), "nothing is known of it");
+    plan.ops.iter().for_each(|op| world.apply(op));
+    assert_eq!(world.settle(MODE), (vec!["delete_provider"], None));
+}
+
+/// A restore brings an object back whose end was seen, and another takes it away again.
+#[test]
+fn an_end_is_no_evidence_once_the_object_is_there_again() {
+    let mut world = World::new();
+    world.create_consumer(1);
+    world.settle(MODE);
+    let before = world.consumer.take().unwrap();
+    world
+        .index
+        .consumer_deleted(&World::key(), before["metadata"]["uid"].as_str());
+    world.consumer = Some(before);
+    world.show_consumer();
+    assert_eq!(world.settle(MODE), (vec![], None));
+    world.consumer = None;
+    world.show_consumer();
+    assert_eq!(world.settle(MODE), (vec![], Some(Blocked::Orphan)));
+}
+
+#[test]
+fn where_objects_are_kept_the_end_of_the_crd_deletes_none() {
+    let keeps = Mode { keeps: true, ..MODE };
+    let mut world = World::new();
+    world.create_consumer(1);
+    world.settle(keeps);
+    world.delete_consumer();
+    assert_eq!(world.settle(keeps).0, ["delete_provider", "release"], "the CRD stays");
+    assert!(world.provider.is_none());
+
+    let mut world = World::new();
+    world.create_consumer(1);
+    world.settle(keeps);
+    world.crd_ends = true;
+    world.delete_consumer();
+    assert_eq!(
+        world.settle(keeps).0,
+        ["delete_provider", "release_provider", "release"]
+    );
+    assert!(world.consumer.is_none() && world.provider.is_some());
 }
 
 #[derive(Clone, Debug)]
@@ -921,15 +1082,26 @@ fn any_pair() -> impl Strategy<Value = (Value, Value)> {
 
 fn any_mode() -> impl Strategy<Value = Mode> {
     let adoption = prop_oneof![Just(Adoption::Off), Just(Adoption::OptIn), Just(Adoption::All)];
-    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
-    (flags, adoption).prop_map(|((draining, closing, last_wins, relink), adoption)| Mode {
-        draining,
-        closing,
-        last_wins,
-        relink,
-        adoption,
-        ..MODE
-    })
+    let flags = (
+        any::<bool>(),
+        any::<bool>(),
+        any::<bool>(),
+        any::<bool>(),
+        any::<bool>(),
+    );
+    let order = prop::option::of(prop::sample::select(&OrphanAction::ALL[..]));
+    (flags, order, adoption).prop_map(
+        |((draining, closing, last_wins, relink, keeps), order, adoption)| Mode {
+            draining,
+            closing,
+            last_wins,
+            relink,
+            keeps,
+            order,
+            adoption,
+            ..MODE
+        },
+    )
 }
 
 proptest! {
@@ -977,7 +1149,10 @@ proptest! {
         }
         match (&world.consumer, &world.provider) {
             (None, None) => {}
-            (None, Some(copy)) => prop_assert!(copy["metadata"]["annotations"] == json!({}), "an orphan is left"),
+            (None, Some(copy)) => prop_assert!(
+                copy["metadata"]["annotations"] == json!({}) || blocked == Some(Blocked::Orphan),
+                "a copy is left in silence"
+            ),
             (Some(source), Some(copy)) if blocked.is_none() => {
                 prop_assert!(is_copy_of(copy, source));
                 prop_assert_eq!(&copy["spec"]["intent"], &source["spec"]["intent"]);

@@ -17,7 +17,7 @@ use crate::{
         rules::ClaimRules,
         strategy::{Claimed, ClaimedProgress},
     },
-    engine::{Deletions, Frame, Running, Shared},
+    engine::{Deletions, Frame, Orders, Running, Shared},
     index::Index,
     model::{BoundResource, Placement},
     references::{ReferenceChange, ReferenceListener},
@@ -65,6 +65,7 @@ impl Engine {
             namespaces: site.around.namespaces.clone(),
             consumer_namespaces: site.around.consumer_namespaces.clone(),
             guards: Mutex::new(guards.clone()),
+            orders: Orders::default(),
         };
         let index = Index::with(Arc::clone(&frame.contract), placement, Arc::clone(rules));
         let running = Running::start(frame, site.sides.clone(), site.around.clone(), claimed, index);
@@ -92,7 +93,7 @@ impl Engine {
         engine
     }
 
-    /// Replaces the guards of the bindings that claim the resource. Each of them may freeze deletions.
+    /// Replaces the guards of the bindings that claim the resource. Each of them may hold back deletions.
     pub(super) fn guard(&mut self, guards: &Guards) {
         let shared = &self.running.shared;
         let before = std::mem::replace(&mut *shared.strategy.guards.lock(), guards.clone());
@@ -105,23 +106,20 @@ impl Engine {
         }
         for (binding, guard) in guards {
             if !self.resumes.contains_key(binding) {
-                let resume = self.running.thaw(Arc::clone(guard));
-                let told = forward(guard.frozen(), &self.news);
+                let resume = self.running.resume_by(Arc::clone(guard));
+                let told = forward(guard.orphaned(), &self.news);
                 self.resumes.insert(Arc::clone(binding), [resume, told]);
             }
         }
     }
 
-    /// The first of the other bindings, by name, that freezes deletions for all of them.
-    pub(super) fn frozen_by_another(&self, binding: &str) -> Option<Arc<str>> {
+    /// The binding whose orphans hold back the deletion of copies that no claim selects any more: this one, or else the first by name.
+    pub(super) fn held_back_by(&self, binding: &str) -> Option<Arc<str>> {
         let guards = self.running.shared.strategy.guards.lock();
-        let is_frozen = |guard: &Deletions| guard.frozen().borrow().is_some();
-        if guards.get(binding).is_some_and(|own| is_frozen(own)) {
-            return None;
-        }
-        let mut others = guards.iter().filter(|(name, _)| ***name != *binding);
-        others
-            .find(|(_, guard)| is_frozen(guard))
+        let holds_back = |guard: &Deletions| *guard.orphaned().borrow() && !guard.consents();
+        let own = guards.get_key_value(binding).into_iter();
+        own.chain(guards.iter())
+            .find(|(_, guard)| holds_back(guard))
             .map(|(name, _)| Arc::clone(name))
     }
 

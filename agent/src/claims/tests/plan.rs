@@ -336,6 +336,45 @@ fn a_copy_goes_with_its_claim_or_its_source() {
 }
 
 #[test]
+fn a_copy_stays_that_lost_its_source_when_a_cluster_went_back_in_time() {
+    for of in BOTH {
+        let (there, uid) = (of.other(), copy(of)["metadata"]["uid"].as_str().unwrap().to_owned());
+        let source_uid = source(of)["metadata"]["uid"].as_str().unwrap().to_owned();
+        let rewound = |on: Cluster| {
+            let mut scene = paired(of);
+            match on {
+                Cluster::Consumer => scene.pair.rewind_consumer(),
+                Cluster::Provider => scene.pair.rewind_provider(),
+            }
+            match of {
+                Cluster::Consumer => scene.pair.lose_consumer(),
+                Cluster::Provider => scene.pair.lose_provider(None),
+            }
+            scene
+        };
+        let delete = format!("confirm {source_uid} gone, delete {there} {uid}");
+        let kept = rewound(of).expect("Orphaned!");
+        assert_eq!(
+            kept.pair.orphan().map(|orphan| orphan.copy.to_string()),
+            Some(uid.clone())
+        );
+        rewound(there).expect(&delete);
+        rewound(of)
+            .mode(|mode| mode.order = Some(OrphanAction::Release))
+            .expect("Orphaned!");
+        rewound(of)
+            .mode(|mode| mode.order = Some(OrphanAction::Delete))
+            .expect(&delete);
+        rewound(of)
+            .choice(ClaimChoice::Unselected)
+            .mode(|mode| mode.withdrawn = true)
+            .expect(&format!("delete {there} {uid}"));
+        let back = on(rewound(of), of, &source(of)).expect("");
+        assert_eq!(back.pair.orphan(), None);
+    }
+}
+
+#[test]
 fn a_namesake_of_the_source_takes_nothing_over() {
     for of in BOTH {
         let (there, uid) = (of.other(), copy(of)["metadata"]["uid"].as_str().unwrap().to_owned());

@@ -23,6 +23,7 @@ pub(crate) struct Meter {
     consumer: Side,
     provider: Side,
     objects: Gauge,
+    orphans: Gauge,
     pending: Gauge,
     synced: Gauge,
 }
@@ -71,6 +72,7 @@ impl Meter {
             provider: side("provider"),
             objects: metrics.objects.get_or_create_owned(&labels),
             pending: metrics.pending.get_or_create_owned(&labels),
+            orphans: metrics.orphans.get_or_create_owned(&labels),
             synced: metrics.synced.get_or_create_owned(&labels),
             waits: metrics.waits.get_or_create_owned(&ResourceLabels { resource: name }),
             metrics: Arc::clone(metrics),
@@ -120,6 +122,7 @@ impl Meter {
         let count = |count| i64::try_from(count).unwrap_or(i64::MAX);
         self.objects.set(count(progress.objects));
         self.pending.set(count(progress.pending));
+        self.orphans.set(count(progress.orphans.set.count));
         let is_known = progress.consumer_synced && progress.provider_synced;
         // A failed object waits for its next attempt as a delayed key, which the queue does not count.
         let synced = is_known && is_quiet && progress.failing == 0;
@@ -225,6 +228,7 @@ mod tests {
             format!(r#"bindery_sync_watch_lag_seconds_count{{{of},side="consumer"}} 1"#),
             format!("bindery_sync_objects{engine} 3"),
             format!("bindery_sync_pending{engine} 2"),
+            format!("bindery_sync_orphans{engine} 0"),
             format!("bindery_sync_synced{engine} 0"),
         ] {
             check(&text, &line, true);

@@ -1,12 +1,13 @@
 use std::{sync::atomic::Ordering, time::Duration};
 
+use bindery_api::orphans::OrphanAction;
 use bindery_runtime::watch::Event;
 use futures::FutureExt as _;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    bound::{Engine, learn::Learned, plan::Op, strategy::Bound},
+    bound::{Engine, learn::Learned, pair::Pair, plan::Op, strategy::Bound},
     engine::{events, tests::engine},
     model::object::Object,
 };
@@ -111,7 +112,7 @@ async fn what_we_wrote_ourselves_is_no_change_and_what_came_beside_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_withheld_goes_on_although_too_much_is_missing() {
+async fn what_was_withheld_goes_on_although_not_all_is_known() {
     let engine = engine();
     let shared = Arc::clone(&engine.running.shared);
     let guard = Arc::clone(&shared.strategy.guards()[0]);
@@ -121,6 +122,34 @@ async fn what_was_withheld_goes_on_although_too_much_is_missing() {
     assert!(shared.held_back.load(Ordering::Acquire), "it is withheld still");
     guard.withhold(false);
     tokio::time::sleep(Duration::from_millis(1)).await;
-    assert!(!guard.allows(), "nothing was counted");
+    assert!(!guard.allows(), "no list was complete");
     assert!(!shared.held_back.load(Ordering::Acquire), "it is tried again");
+}
+
+#[tokio::test]
+async fn an_order_is_for_the_orphans_that_the_user_saw() {
+    let (_engine, shared) = taken();
+    let copy = |uid: &str, version| {
+        let marks = json!({"kube-bind.io/cluster-namespace": "kube-bind-x", "kube-bind.io/consumer-uid": "gone"});
+        object("place", uid, version, &marks)
+    };
+    let orphans = || shared.index.lock().orphans().set;
+    let orders = || {
+        let index = shared.index.lock();
+        let orphan = index
+            .pair(&key())
+            .and_then(Pair::orphan)
+            .map(|orphan| orphan.copy.clone());
+        shared.strategy.orders().of(orphan.as_ref(), true)
+    };
+    shared.index.lock().consumer_deleted(&key(), None);
+    shared.index.lock().provider_seen(&key(), copy("p1", 7));
+    let seen = orphans();
+    assert_eq!(seen.count, 1);
+    shared.index.lock().provider_seen(&key(), copy("p2", 8));
+    shared.end_orphans(OrphanAction::Delete, seen);
+    assert_eq!(orders(), None, "it is another orphan");
+    shared.end_orphans(OrphanAction::Delete, orphans());
+    assert_eq!(orders(), Some(OrphanAction::Delete));
+    assert!(!shared.queue.is_empty(), "it is looked at");
 }
