@@ -19,7 +19,7 @@ use secrecy::SecretString;
 
 use crate::render::output::Format;
 
-pub(crate) use bound::{ClaimsArgs, CompletionArgs, RenewArgs, StatusArgs, UnbindArgs, WhyArgs};
+pub(crate) use bound::{ClaimsArgs, CompletionArgs, OrphansArgs, RenewArgs, StatusArgs, UnbindArgs, WhyArgs};
 pub(crate) use deploy::{AdoptArgs, DeployArgs, DryRun, UndeployArgs};
 pub(crate) use health::{CheckArgs, KubeContext, RevokeArgs, ServerArgs};
 pub(crate) use login::{LoginArgs, LogoutArgs, ServersArgs, ServersCommand, TokenArgs};
@@ -195,6 +195,8 @@ pub(crate) enum Command {
     Why(WhyArgs),
     /// Show the claims of a binding, which let its provider see and write other objects; accept or reject them.
     Claims(ClaimsArgs),
+    /// Show the copies on the provider that lost their object here, and end them.
+    Orphans(OrphansArgs),
     /// Look for what is wrong with this installation, and say what mends it.
     Check(Box<CheckArgs>),
     /// Give a binding or a bundle new credentials, as its owner.

@@ -12,6 +12,7 @@ pub(crate) mod dev;
 pub(crate) mod login;
 pub(crate) mod logout;
 pub(crate) mod next;
+pub(crate) mod orphans;
 pub(crate) mod provider;
 pub(crate) mod renew;
 pub(crate) mod revoke;
@@ -50,6 +51,7 @@ pub(crate) async fn run<W: Write>(mut context: Context<W>, command: Command) -> 
         Command::Status(args) => status::run(context, &args).await,
         Command::Why(args) => Box::pin(why::run(context, &args)).await,
         Command::Claims(args) => Box::pin(claims::run(context, &args)).await,
+        Command::Orphans(args) => Box::pin(orphans::run(context, &args)).await,
         Command::Check(args) => Box::pin(check::run(context, &args)).await,
         Command::Revoke(args) => Box::pin(revoke::run(context, &args)).await,
         Command::Share(args) => Box::pin(share::run(context, &args)).await,

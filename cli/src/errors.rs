@@ -120,6 +120,9 @@ pub(crate) enum Failure {
     /// There is no terminal to ask the user on for the confirmation of a revocation.
     #[error("{0} were not revoked: there is no terminal to ask for a yes; add --yes")]
     NoTerminal(String),
+    /// The user did not confirm the end of orphans.
+    #[error("{0} stay as they are: you did not confirm it")]
+    OrphansStay(String),
     /// The provider has no such contract.
     #[error("namespace {0} of the provider is no contract, or does not exist")]
     NoContract(String),
@@ -223,6 +226,7 @@ impl Failure {
             | Self::Definition(_)
             | Self::Incomplete(_)
             | Self::NotConfirmed(_)
+            | Self::OrphansStay(_)
             | Self::UnknownContract { .. }
             | Self::OtherContract(_)
             | Self::Reinstated(_)

@@ -1,6 +1,6 @@
 //! Flags of the commands about bindings and bundles.
 
-use bindery_api::v1alpha2::GroupResource;
+use bindery_api::{orphans::OrphanAction, v1alpha2::GroupResource};
 use clap::{ArgAction, ValueEnum};
 use clap_complete::Shell;
 
@@ -141,6 +141,61 @@ pub(crate) struct UnbindArgs {
     /// Succeed if the binding does not exist.
     #[arg(long)]
     pub(crate) ignore_not_found: bool,
+}
+
+/// Flags of `orphans`.
+#[derive(clap::Args, Debug)]
+#[command(
+    group(clap::ArgGroup::new("action").args(["delete", "release", "relink"]).requires("binding")),
+    after_help = "\
+An orphan is a copy on the provider whose object is missing here although nobody was seen to delete it: this cluster lost
+it, or was restored from a backup, or is not the one that it was. The konnector keeps such copies, and goes on with one when
+its object is back. Check that this is the right cluster before you end them.
+
+  --delete   The copies are deleted on the provider.
+  --release  The copies stay on the provider, are marked as released, and are no longer those of this binding.
+  --relink   Where a new object has the name of the missing one, the copy becomes that of the new object.
+
+The konnector does it for exactly the orphans that this command has shown: if they are others by then, it does nothing and
+says so in an event of the binding.
+
+Examples:
+  kubectl bind orphans
+  kubectl bind orphans cowboys --delete
+  kubectl bind orphans cowboys --relink --yes"
+)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+pub(crate) struct OrphansArgs {
+    /// Name of the binding; by default all bindings with orphans are shown.
+    pub(crate) binding: Option<String>,
+    /// Delete the copies on the provider.
+    #[arg(long)]
+    pub(crate) delete: bool,
+    /// Leave the copies to the provider.
+    #[arg(long)]
+    pub(crate) release: bool,
+    /// Link the copies to the new objects of the same names.
+    #[arg(long)]
+    pub(crate) relink: bool,
+    /// Do it without being asked.
+    #[arg(short = 'y', long)]
+    pub(crate) yes: bool,
+    /// Wait until the konnector has done it; --wait=false does not wait.
+    #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", action = ArgAction::Set)]
+    pub(crate) wait: bool,
+}
+
+impl OrphansArgs {
+    /// What is to be done; `None` if orphans are only shown.
+    pub(crate) fn action(&self) -> Option<OrphanAction> {
+        match (self.delete, self.release, self.relink) {
+            (true, _, _) => Some(OrphanAction::Delete),
+            (_, true, _) => Some(OrphanAction::Release),
+            (_, _, true) => Some(OrphanAction::Relink),
+            _ => None,
+        }
+    }
 }
 
 /// Flags of `completion`.

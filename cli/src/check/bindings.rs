@@ -2,7 +2,7 @@
 
 use bindery_api::{
     Condition,
-    conditions::{ConditionStatus, READY, Severity},
+    conditions::{ConditionStatus, ORPHANED_OBJECTS, READY, Severity},
 };
 use kube::ResourceExt as _;
 
@@ -63,7 +63,14 @@ where
             continue;
         }
         match object.condition(READY) {
-            Some(ready) if ready.is_true() => found.passed(check, format!("{named} is ready")),
+            Some(ready) if ready.is_true() => match object.condition(ORPHANED_OBJECTS) {
+                Some(orphaned) if orphaned.is_true() => found.warn(
+                    check,
+                    format!("{named} is ready, and has orphans: {}", orphaned.message),
+                    format!("kubectl bind orphans {name}{flags}"),
+                ),
+                _ => found.passed(check, format!("{named} is ready")),
+            },
             Some(ready) if is_error(ready) => found.fail(check, not_ready(&named, ready), status),
             Some(ready) => found.warn(check, not_ready(&named, ready), status),
             None => found.warn(

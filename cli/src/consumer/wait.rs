@@ -4,13 +4,17 @@ mod state;
 
 use std::{collections::BTreeSet, ops::ControlFlow, sync::Arc, time::Duration};
 
-use bindery_api::v1alpha2::{APIServiceBinding, APIServiceBindingBundle, GroupResource, PermissionClaim};
+use bindery_api::{
+    annotations,
+    orphans::{OrphanAction, OrphanOrder, OrphanSet},
+    v1alpha2::{APIServiceBinding, APIServiceBindingBundle, GroupResource, PermissionClaim},
+};
 use bindery_runtime::{
     cache::{Cache, Subscription},
     watch::Source,
 };
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::Resource;
+use kube::{Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use tokio::{
     sync::watch as channel,
@@ -210,6 +214,43 @@ impl Watched {
         let judge = |binding: Option<&Arc<APIServiceBinding>>| match binding {
             Some(binding) if binding.metadata.uid.as_deref() == uid => ControlFlow::Continue(draining(binding)),
             _ => ControlFlow::Break(()),
+        };
+        self.judged(undone, judge, steps).await
+    }
+
+    /// Waits until the konnector has carried out an order for orphans, as far as it can. `told` reads the orphans of a binding. Returns
+    /// the binding as it is then; `None` if it is gone.
+    pub(crate) async fn orphans_ended(
+        self,
+        order: OrphanOrder,
+        told: impl Fn(&APIServiceBinding) -> Option<OrphanSet>,
+        steps: &Steps,
+    ) -> Result<Option<Arc<APIServiceBinding>>, Failure> {
+        let undone = "has orphans still";
+        self.synced(undone).await?;
+        let judge = |binding: Option<&Arc<APIServiceBinding>>| {
+            let Some(binding) = binding else {
+                return ControlFlow::Break(None);
+            };
+            if binding.annotations().contains_key(annotations::END_ORPHANS) {
+                return ControlFlow::Continue("waiting for the konnector to take the order".to_owned());
+            }
+            let left = told(binding).unwrap_or_default();
+            let is_over = match order.action {
+                // Orphans whose name no object has stay.
+                OrphanAction::Relink => true,
+                // Others have come since the user looked, so that the konnector did nothing.
+                OrphanAction::Delete | OrphanAction::Release => {
+                    left.count == 0 || (left != order.orphans && left.count >= order.orphans.count)
+                }
+            };
+            if is_over {
+                return ControlFlow::Break(Some(Arc::clone(binding)));
+            }
+            ControlFlow::Continue(format!(
+                "{} orphans are left; events of the binding say why",
+                left.count
+            ))
         };
         self.judged(undone, judge, steps).await
     }

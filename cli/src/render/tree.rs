@@ -240,9 +240,14 @@ fn until(past: &str, future: &str, at: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// Whether a condition is shown. Ready is left out: the mark shows it, and its message is that of another condition.
+/// Whether a condition is shown: one that does not hold, or that tells of orphans. Ready is left out: the mark shows it, and its message
+/// is that of another condition.
 fn is_news(condition: &Condition) -> bool {
-    condition.type_ != conditions::READY && !condition.is_true()
+    match condition.type_.as_str() {
+        conditions::READY => false,
+        conditions::ORPHANED_OBJECTS => true,
+        _ => !condition.is_true(),
+    }
 }
 
 fn shown(condition: &Condition, now: Timestamp) -> String {

@@ -10,7 +10,7 @@ use bindery_api::{
     },
 };
 
-use ending::{deleting, gone, held_there};
+use ending::{deleting, gone, held_there, orphaned};
 
 use super::{
     BindingFacts, BindingLink, Facts, Finding, Level, Seen,
@@ -319,10 +319,13 @@ fn conflict(object: &ObjectFacts, copy: &ObjectFacts, link: &BindingLink) -> Opt
         Marked::Not => "is not managed by any binding".to_owned(),
     };
     let mend = match copy.marked() {
-        Marked::OfConsumer { contract, .. } if Some(contract) == contract_of(link) => {
-            "ask the provider to delete its copy, or restore the object that it was made from"
-        }
-        _ => "give this object another name, or ask the provider to delete its own",
+        Marked::OfConsumer { contract, .. } if Some(contract) == contract_of(link) => match orphaned(link) {
+            Some((binding, _)) => format!(
+                "kubectl bind orphans {binding} --relink makes the copy that of this object; --delete deletes it"
+            ),
+            None => "ask the provider to delete its copy, or restore the object that it was made from".to_owned(),
+        },
+        _ => "give this object another name, or ask the provider to delete its own".to_owned(),
     };
     Some(
         Finding::new(

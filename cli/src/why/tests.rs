@@ -266,6 +266,36 @@ fn a_copy_that_goes_alone_is_made_again() {
 }
 
 #[test]
+fn what_nobody_was_seen_to_delete_waits_for_you() {
+    let orphaned = |object: Seen<ObjectFacts>| {
+        let mut facts = facts(object, there(&json!({})));
+        let Seen::Is(binding) = &mut facts.links[0].binding else {
+            panic!("a binding");
+        };
+        binding.conditions.push(true_condition("OrphanedObjects"));
+        facts
+    };
+    let gone = orphaned(Seen::Absent);
+    check(&gone, &[(Broken, "nobody was seen to delete it", "you")]);
+    let mend = |facts: &Facts| diagnose(facts)[0].mend.clone().unwrap();
+    assert!(
+        mend(&gone).contains("kubectl bind orphans cowboys --relink"),
+        "{}",
+        mend(&gone)
+    );
+    let replaced = orphaned(here(&json!({ "metadata": { "uid": "u2" } })));
+    check(
+        &replaced,
+        &[(Broken, "another object of this name (UID u1)", "you, or the provider")],
+    );
+    assert!(
+        mend(&replaced).contains("orphans cowboys --relink"),
+        "{}",
+        mend(&replaced)
+    );
+}
+
+#[test]
 fn what_is_gone_here_may_be_left_there() {
     check_pair(
         Seen::Absent,
@@ -329,8 +359,6 @@ fn what_holds_the_binding_holds_the_object() {
         &[(Broken, "SecretValid is False: the credential has expired (Reason)", "")],
     );
     assert_eq!(diagnose(&expired)[0].since, Some(at(7)));
-    let frozen = with_condition("DeletionsSynced", Severity::Error, "12 objects are missing at once");
-    check(&frozen, &[(Broken, "12 objects are missing", "")]);
     check(
         &with_condition("Connected", Severity::Info, "connecting"),
         &[(Waits, "connecting", "")],

@@ -1,5 +1,10 @@
 //! What an object waits for that is gone, or is to go.
 
+use bindery_api::{
+    Condition,
+    conditions::{self, ORPHANED_OBJECTS},
+};
+
 use super::{KONNECTOR, PROVIDER, conflict, contract_of};
 use crate::why::{
     BindingLink, Finding, Level, Seen,
@@ -24,16 +29,30 @@ pub(super) fn gone(link: &BindingLink) -> Vec<Finding> {
         }
     };
     let ours = matches!(copy.marked(), Marked::OfConsumer { contract, .. } if Some(contract) == contract_of(link));
-    let found = match (ours, copy.deleting) {
-        (false, _) => Finding::new(
+    let orphaned = orphaned(link);
+    let found = match (ours, copy.deleting, orphaned) {
+        (false, _, _) => Finding::new(
             Level::Broken,
             format!(
                 "it is not on this cluster, and what the provider has at {} is not its copy",
                 copy.key()
             ),
         ),
-        (true, Some(since)) => held_there(copy, since),
-        (true, None) => Finding::new(
+        (true, Some(since), _) => held_there(copy, since),
+        (true, None, Some((binding, orphaned))) => Finding::new(
+            Level::Broken,
+            format!(
+                "it is not on this cluster, and nobody was seen to delete it: its copy {} is kept",
+                copy.key()
+            ),
+        )
+        .since(Some(orphaned.last_transition_time.0))
+        .waits_for("you")
+        .mend(format!(
+            "create it again and link its copy to it: kubectl bind orphans {binding} --relink; or end the copy: --delete, or --release to \
+             leave it to the provider"
+        )),
+        (true, None, None) => Finding::new(
             Level::Waits,
             format!(
                 "it is not on this cluster, and the provider has its copy {}",
@@ -41,12 +60,16 @@ pub(super) fn gone(link: &BindingLink) -> Vec<Finding> {
             ),
         )
         .waits_for(KONNECTOR)
-        .mend(
-            "the konnector deletes the copy when it is certain that the object is gone; if the binding says DeletionsSynced=False, \
-             it waits for your consent",
-        ),
+        .mend("the konnector deletes the copy when it has seen the deletion of the object"),
     };
     vec![found]
+}
+
+/// The name of a binding with orphans, and the condition that says so.
+pub(super) fn orphaned(link: &BindingLink) -> Option<(&str, &Condition)> {
+    let binding = link.binding.is()?;
+    let orphaned = conditions::get(&binding.conditions, ORPHANED_OBJECTS).filter(|orphaned| orphaned.is_true())?;
+    Some((&binding.name, orphaned))
 }
 
 pub(super) fn held_there(copy: &ObjectFacts, since: jiff::Timestamp) -> Finding {
