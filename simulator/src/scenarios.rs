@@ -29,7 +29,7 @@ impl Scenario {
 }
 
 /// All scenarios.
-const ALL: [Scenario; 15] = [
+const ALL: [Scenario; 16] = [
     Scenario {
         name: "D1",
         make: cloned::a_clone_beside_its_origin,
@@ -85,6 +85,10 @@ const ALL: [Scenario; 15] = [
     Scenario {
         name: "N9",
         make: namespaces::an_object_in_a_namespace_that_was_forced_to_end,
+    },
+    Scenario {
+        name: "N10",
+        make: losses::a_consumer_restored_in_place,
     },
     Scenario {
         name: "S13",

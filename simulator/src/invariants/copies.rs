@@ -67,29 +67,7 @@ pub(super) fn check<C: Clusters>(
     circumstances.extend(seen.ending(Some((relation.consumer, relation.provider))));
     circumstances.extend(rewinds.of_source(consumer, source));
     circumstances.extend(rewinds.of_copy(on, &change.key, marks::uid(object)));
-    if rewinds.is_lost(consumer, source) && is_beyond_guard(seen, copy.contract, consumer, rewinds) {
-        circumstances.insert(Circumstance::LossBeyondGuard);
-    }
     Some(violation)
-}
-
-/// Whether so many sources of a contract's copies are lost that the deletion guard asks the user: more than 10, and more than a
-/// fifth.
-fn is_beyond_guard<C: Clusters>(seen: &Seen<'_, C>, contract: &str, consumer: Cluster, rewinds: &Rewinds) -> bool {
-    let key = &seen.written.change.key;
-    let objects = seen.clusters.objects(seen.written.on);
-    let copies = objects
-        .iter()
-        .filter(|(other, _)| other.group == key.group && other.resource == key.resource);
-    let copies = copies.filter_map(|(_, object)| marks::copy_on_provider(object));
-    let ours: Vec<_> = copies
-        .filter(|copy| copy.contract == contract && !copy.released)
-        .collect();
-    let lost = ours
-        .iter()
-        .filter(|copy| rewinds.is_lost(consumer, copy.source))
-        .count();
-    lost > 10 && lost * 5 > ours.len()
 }
 
 /// Whether a claimed source that exists is still claimed for certain. Labels, references, claims and bindings change, and a

@@ -25,7 +25,6 @@ pub(super) struct Rewinds {
     ended: BTreeSet<ObjectId>,
     rewound: BTreeSet<ObjectId>,
     revived: BTreeSet<ObjectId>,
-    lost: BTreeSet<ObjectId>,
     /// What konnectors of second clusters wrote.
     by_clones: CloneWrites,
     /// Number of writes that were seen.
@@ -114,10 +113,8 @@ impl Rewinds {
         }
         let before: Vec<_> = self.versions.iter().filter(|((of, _), _)| *of == on).collect();
         for (id, known) in before {
-            match now.get(id) {
-                Some(object) if version(object) != *known => drop(self.rewound.insert(id.clone())),
-                Some(_) => {}
-                None => drop(self.lost.insert(id.clone())),
+            if now.get(id).is_some_and(|object| version(object) != *known) {
+                self.rewound.insert(id.clone());
             }
         }
         for (id, object) in &now {
@@ -158,11 +155,6 @@ impl Rewinds {
     /// Whether the konnector of a second cluster wrote an object of a provider, or the namespace of it.
     pub(super) fn is_touched(&self, on: Cluster, key: &ObjectKey) -> bool {
         self.by_clones.has(on, key)
-    }
-
-    /// Whether a restore or a loss took the object of this UID.
-    pub(super) fn is_lost(&self, on: Cluster, uid: &str) -> bool {
-        self.lost.contains(&(on, uid.to_owned()))
     }
 
     fn of(&self, id: &ObjectId, [rewound, revived]: [Circumstance; 2]) -> Vec<Circumstance> {

@@ -195,7 +195,7 @@ fn held(mut object: Value) -> Value {
 /// A consent to deletions that was given while these sources were missing.
 fn consent(missing: &[&str]) -> Said {
     Said {
-        word: Word::ConsentDeletions,
+        word: Word::OrphansDeleted,
         binding: String::new(),
         only: Some(missing.iter().map(|uid| (*uid).to_owned()).collect()),
     }

@@ -19,8 +19,7 @@ pub(super) fn some_sources_are_lost() -> History {
     )
 }
 
-/// Losses in two namespaces, ten or fewer in each, while the provider refuses many requests, so that the guard counts the
-/// namespaces one after the other.
+/// Losses in two namespaces while the provider refuses many requests, so that the namespaces become known one after the other.
 pub(super) fn losses_spread_over_namespaces() -> History {
     let mut history = with_objects(16);
     for name in 1..=16 {
@@ -46,6 +45,20 @@ pub(super) fn losses_spread_over_namespaces() -> History {
     history
         .fault(29_000, refusals)
         .fault(30_000, Fault::LoseObjects { of, percent })
+}
+
+/// An object is edited between a backup of the consumer and its restore in place.
+pub(super) fn a_consumer_restored_in_place() -> History {
+    let (on, of) = (CONSUMER, CONSUMER);
+    let restore = Fault::RestoreInPlace {
+        of,
+        revisions: RevisionsAfter::Kept,
+        restart: false,
+    };
+    with_objects(2)
+        .fault(10_000, Fault::Backup { of })
+        .user(15_000, Action::Edit { on, object: object(1) })
+        .fault(20_000, restore)
 }
 
 /// An object is edited between a backup of the provider and its restore, which raises all revisions.

@@ -49,8 +49,8 @@ pub struct Relation {
 /// What a user consents to, because the product asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Consent {
-    /// Copies may be deleted although many sources are missing.
-    Deletions,
+    /// Copies that lost their source are deleted.
+    Orphans,
     /// A bundle may delete a binding whose export the provider removed.
     Unbind,
     /// Another provider or cluster replaces the pinned one.

@@ -71,8 +71,6 @@ pub enum Circumstance {
     BindingEnds,
     /// A user deleted the binding with propagation policy Orphan, and no other binding was made after it.
     BindingOrphaned,
-    /// More sources are lost than the deletion guard allows without asking the user.
-    LossBeyondGuard,
     /// The request was sent before another one that arrived earlier: the network had disturbed the request, or another process
     /// sent the other one.
     RequestOvertaken,
@@ -88,8 +86,8 @@ pub enum Word {
     DeletePolicy,
     /// The user wants copies kept, and ended the binding. The objects on the consumer go with it, as the documentation says.
     OrphanPolicy,
-    /// The user consented to the deletion of copies whose sources are missing.
-    ConsentDeletions,
+    /// The user ordered the deletion of copies whose sources are missing.
+    OrphansDeleted,
     /// The user consented to the end of a bundle's binding with its objects.
     ConsentUnbind,
 }
@@ -168,7 +166,7 @@ impl Ledger {
 
     /// Whether a user said that this object of the consumer may go. `binding` is the UID of the binding that there is now.
     pub fn allows_end_of_source(&self, relation: Relation, source: &str, binding: Option<&str>) -> bool {
-        self.covers(relation, source, binding, |word| word != Word::ConsentDeletions)
+        self.covers(relation, source, binding, |word| word != Word::OrphansDeleted)
     }
 
     fn covers(&self, relation: Relation, source: &str, binding: Option<&str>, is_meant: impl Fn(Word) -> bool) -> bool {

@@ -2,7 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use bindery_api::{annotations, names};
+use bindery_api::{
+    annotations,
+    conditions::ORPHANED_OBJECTS,
+    names,
+    orphans::{OrphanAction, OrphanOrder, OrphanSet},
+};
 use bindery_simulator_apiserver::{ApiServer, ObjectKey};
 use serde_json::{Value, json};
 
@@ -466,10 +471,14 @@ impl Users {
             self.ledger.say(relation, said);
         };
         let (key, value) = match asked {
-            Consent::Deletions => {
+            Consent::Orphans => {
                 // The user speaks of sources that are missing now.
-                say(Word::ConsentDeletions, Some(missing(world, relation)));
-                (annotations::ALLOW_DELETIONS, until.to_string())
+                say(Word::OrphansDeleted, Some(missing(world, relation)));
+                let order = OrphanOrder {
+                    action: OrphanAction::Delete,
+                    orphans: orphans(&binding).unwrap_or_default(),
+                };
+                (annotations::END_ORPHANS, order.to_string())
             }
             Consent::Unbind => {
                 say(Word::ConsentUnbind, None);
@@ -539,13 +548,12 @@ fn missing(world: &mut World, relation: Relation) -> BTreeSet<String> {
 /// What the conditions of a binding ask the user to consent to.
 fn asked(binding: &Value) -> Option<Consent> {
     let conditions = binding["status"]["conditions"].as_array()?;
-    let mut messages = conditions
+    let messages = conditions
         .iter()
         .filter(|condition| condition["status"] != "True" || condition["type"] == "Draining")
         .filter_map(|condition| condition["message"].as_str());
-    messages.find_map(|message| {
+    let mut asked = messages.filter_map(|message| {
         [
-            (annotations::ALLOW_DELETIONS, Consent::Deletions),
             (annotations::ALLOW_UNBIND, Consent::Unbind),
             (annotations::ACCEPT_PROVIDER_CHANGE, Consent::ProviderChange),
             (annotations::FORCE_UNBIND, Consent::Force),
@@ -554,7 +562,17 @@ fn asked(binding: &Value) -> Option<Consent> {
         .into_iter()
         .find(|(key, _)| message.contains(key))
         .map(|(_, consent)| consent)
-    })
+    });
+    asked.next().or_else(|| orphans(binding).map(|_| Consent::Orphans))
+}
+
+/// The orphans that a binding tells.
+fn orphans(binding: &Value) -> Option<OrphanSet> {
+    let conditions = binding["status"]["conditions"].as_array()?;
+    let told = conditions
+        .iter()
+        .find(|condition| condition["type"] == ORPHANED_OBJECTS && condition["status"] == "True")?;
+    OrphanSet::of_message(told["message"].as_str()?)
 }
 
 fn resource(object: ObjectName, group: &str) -> Resource<'_> {

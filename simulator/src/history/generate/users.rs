@@ -133,7 +133,7 @@ impl<'a> Users<'a> {
             Family::Pauses => self.of_pauses(rng, relation),
             Family::Consents => {
                 let consents = [
-                    Consent::Deletions,
+                    Consent::Orphans,
                     Consent::Unbind,
                     Consent::ProviderChange,
                     Consent::Force,
