@@ -209,7 +209,7 @@ const SERVER_METRICS: [&str; 5] = [
 /// Metrics of a server that are there once they count something.
 const SERVER_METRICS_AT_TIMES: [&str; 1] = ["bindery_grpc_stream_ends"];
 /// Metrics of a konnector that serves a binding.
-const KONNECTOR_METRICS: [&str; 12] = [
+const KONNECTOR_METRICS: [&str; 13] = [
     "bindery_heartbeats",
     "bindery_kubernetes_bytes",
     "bindery_kubernetes_connections",
@@ -219,6 +219,7 @@ const KONNECTOR_METRICS: [&str; 12] = [
     "bindery_sync_objects",
     "bindery_sync_operation_seconds",
     "bindery_sync_operations",
+    "bindery_sync_orphans",
     "bindery_sync_pending",
     "bindery_sync_queue_wait_seconds",
     "bindery_sync_synced",

@@ -2,8 +2,14 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use anyhow::{Result, ensure};
-use bindery_api::{adoption::Adoption, annotations};
+use anyhow::{Context as _, Result, ensure};
+use bindery_api::{
+    Condition,
+    adoption::Adoption,
+    annotations,
+    conditions::ORPHANED_OBJECTS,
+    orphans::{OrphanAction, OrphanOrder, OrphanSet},
+};
 use bindery_e2e::{eventually_ok, holds_for, run, wildwest::SOON};
 use futures::future::try_join_all;
 use kube::{ResourceExt as _, api::ListParams};
@@ -23,12 +29,12 @@ pub(crate) fn check() -> Result<()> {
         let world = world::get().await?;
         let mut changing = world.changing(Adoption::All).await?;
         let side = changing.side(world, &RESTORED)?;
-        let outcome = frozen(&mut changing, &side).await;
+        let outcome = orphaned(&mut changing, &side).await;
         outcome.map_err(|error| changing.tails(&error))
     })
 }
 
-async fn frozen(changing: &mut Changing, side: &Side) -> Result<()> {
+async fn orphaned(changing: &mut Changing, side: &Side) -> Result<()> {
     side.begin(&changing.consumer).await?;
     let herd: Vec<_> = (0..HERD).map(|number| format!("herd-{number}")).collect();
     let (made, adopted) = herd.split_at(HERD / 2);
@@ -41,11 +47,8 @@ async fn frozen(changing: &mut Changing, side: &Side) -> Result<()> {
     let before = copies(side).await?;
 
     lose_all(changing, side).await?;
-    let says = |text: &str| text.contains("kubectl annotate") && text.contains(annotations::ALLOW_DELETIONS);
-    side.condition("DeletionsSynced", |frozen| {
-        !frozen.is_true() && frozen.reason == "TooManyMissing" && says(&frozen.message)
-    })
-    .await?;
+    side.condition(ORPHANED_OBJECTS, |told| told.is_true() && orphans(told) == Some(HERD))
+        .await?;
     holds_for("nothing is made anew or deleted", PATIENCE, async || {
         ensure!(copies(side).await? == before, "copies changed");
         let ours = side.ours().list_metadata(&ListParams::default()).await?.items;
@@ -57,8 +60,14 @@ async fn frozen(changing: &mut Changing, side: &Side) -> Result<()> {
     let source = side.put(&side.fresh("new", "ride")).await?;
     side.adopted("new", &source).await?;
 
-    let until = jiff::Timestamp::now() + jiff::SignedDuration::from_mins(10);
-    side.annotate_binding(annotations::ALLOW_DELETIONS, Some(&until.to_string()))
+    let told = side
+        .condition(ORPHANED_OBJECTS, |told| orphans(told) == Some(HERD))
+        .await?;
+    let order = OrphanOrder {
+        action: OrphanAction::Delete,
+        orphans: OrphanSet::of_message(&told.message).context("no orphans")?,
+    };
+    side.annotate_binding(annotations::END_ORPHANS, Some(&order.to_string()))
         .await?;
     eventually_ok("the copies to go", SOON, async || {
         let left = copies(side).await?;
@@ -83,6 +92,11 @@ async fn lose_all(changing: &mut Changing, side: &Side) -> Result<()> {
     changing.consumer.plane.start_api_server().await?;
     ensure!(usize::try_from(lost)? > HERD, "{lost} were lost");
     changing.start(Adoption::All).await
+}
+
+/// The number of orphans that a condition tells.
+fn orphans(told: &Condition) -> Option<usize> {
+    OrphanSet::of_message(&told.message).map(|orphans| orphans.count)
 }
 
 /// Copies with their versions.

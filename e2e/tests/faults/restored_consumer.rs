@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use bindery_api::{
-    Condition, Conditions as _, annotations, names,
+    Condition, Conditions as _, annotations,
+    conditions::ORPHANED_OBJECTS,
+    names,
+    orphans::{OrphanAction, OrphanOrder, OrphanSet},
     v1alpha2::{APIServiceBinding, APIServiceNamespace},
 };
 use bindery_e2e::{
@@ -15,7 +18,10 @@ use bindery_e2e::{
     run,
     wildwest::SOON,
 };
-use k8s_openapi::api::core::v1::{Namespace, Secret};
+use k8s_openapi::api::{
+    core::v1::{Namespace, Secret},
+    events::v1::Event,
+};
 use kube::{
     Api, ResourceExt as _,
     api::{DynamicObject, ListParams, ObjectMeta, Patch, PatchParams, PostParams},
@@ -29,7 +35,7 @@ const HERD: usize = 15;
 const PATIENCE: Duration = Duration::from_secs(6);
 
 #[test]
-fn lost_objects_freeze_deletions_until_the_user_consents() -> Result<()> {
+fn lost_objects_stay_on_the_provider_until_the_user_orders_their_end() -> Result<()> {
     run(async {
         let mut bound = Bound::start("restored", &PATIENT).await?;
         let contract = bound.contract.clone();
@@ -39,28 +45,24 @@ fn lost_objects_freeze_deletions_until_the_user_consents() -> Result<()> {
         let before = copies(&bound).await?;
 
         lose(&mut bound, &["wildwest.dev/cowboys/", "namespaces/wild-west"]).await?;
-        let frozen = condition(&bound.consumer, "DeletionsSynced", "TooManyMissing").await?;
-        for says in [&*HERD.to_string(), "kubectl annotate", annotations::ALLOW_DELETIONS] {
-            ensure!(frozen.message.contains(says), "{says:?} is not in {:?}", frozen.message);
-        }
+        orphaned(&bound, HERD).await?;
         holds_for("nothing is deleted", PATIENCE, async || {
             ensure!(copies(&bound).await? == before, "copies changed");
             ensure!(is_mapped(&bound, &contract).await?, "the namespace was given back");
             Ok(())
         })
         .await?;
+        let refused = bound.bind(&["orphans", "cowboys", "--delete"]).await;
+        ensure!(refused.is_err(), "without a terminal it is not asked");
 
-        let until = jiff::Timestamp::now() + jiff::SignedDuration::from_mins(10);
-        let consent = json!({"metadata": {"annotations": {annotations::ALLOW_DELETIONS: until.to_string()}}});
-        bindings(&bound.consumer)
-            .patch("cowboys", &PatchParams::default(), &Patch::Merge(consent))
-            .await?;
+        bound.bind(&["orphans", "cowboys", "--delete", "--yes"]).await?;
         eventually_ok("the copies to go", SOON, async || {
             ensure!(copies(&bound).await?.is_empty(), "some are left");
             ensure!(!is_mapped(&bound, &contract).await?, "the namespace is still mapped");
             Ok(())
         })
         .await?;
+        orphaned(&bound, 0).await?;
         foreign.is_untouched().await?;
         bound.expected.clear();
         bound.unbind().await
@@ -68,22 +70,88 @@ fn lost_objects_freeze_deletions_until_the_user_consents() -> Result<()> {
 }
 
 #[test]
-fn a_few_lost_objects_are_confirmed_and_deleted() -> Result<()> {
+fn a_few_lost_objects_stay_too() -> Result<()> {
     run(async {
         let mut bound = Bound::start("few", &PATIENT).await?;
         bound.create(bound::names("herd", 0..HERD)).await?;
         bound.converged().await?;
+        let before = copies(&bound).await?;
         let lost: Vec<_> = bound::names("herd", 0..3).collect();
         let keys: Vec<_> = lost
             .iter()
             .map(|name| format!("wildwest.dev/cowboys/wild-west/{name}"))
             .collect();
         lose(&mut bound, &keys.iter().map(String::as_str).collect::<Vec<_>>()).await?;
+        let told = orphaned(&bound, lost.len()).await?;
+        ensure!(told.contains("wild-west/herd-000"), "{told}");
+        bound.bound_once().await.context("orphans leave a binding ready")?;
         for name in &lost {
-            bound.expected.remove(name);
+            event_names(&bound, name).await?;
         }
+        holds_for("nothing is deleted", PATIENCE, async || {
+            ensure!(copies(&bound).await? == before, "copies changed");
+            Ok(())
+        })
+        .await?;
+
+        // An order for others is refused, and says so.
+        let mut others = OrphanSet::default();
+        others.add("somebody else");
+        let order = OrphanOrder {
+            action: OrphanAction::Delete,
+            orphans: others,
+        };
+        let order = json!({"metadata": {"annotations": {annotations::END_ORPHANS: order.to_string()}}});
+        bindings(&bound.consumer)
+            .patch("cowboys", &PatchParams::default(), &Patch::Merge(order))
+            .await?;
+        eventually_ok("the order to be removed", SOON, async || {
+            let binding = bindings(&bound.consumer).get("cowboys").await?;
+            ensure!(
+                !binding.annotations().contains_key(annotations::END_ORPHANS),
+                "it is there"
+            );
+            Ok(())
+        })
+        .await?;
+        orphaned(&bound, lost.len()).await?;
+        ensure!(copies(&bound).await? == before, "copies changed");
+
+        // Of three that are made anew, two go on with their copies, and the third is let go before.
+        bound.create(lost[..2].iter().cloned()).await?;
+        bound.bind(&["orphans", "cowboys", "--relink", "--yes"]).await?;
+        orphaned(&bound, 1).await?;
+        bound.bind(&["orphans", "cowboys", "--release", "--yes"]).await?;
+        orphaned(&bound, 0).await?;
+        let kept = bound.cowboys.copies.get(&lost[2]).await?;
+        ensure!(kept.annotations().contains_key(annotations::RELEASED), "{kept:?}");
+        bound
+            .cowboys
+            .copies
+            .delete(&lost[2], &kube::api::DeleteParams::default())
+            .await?;
+        bound.expected.remove(&lost[2]);
         bound.converged().await?;
-        condition(&bound.consumer, "DeletionsSynced", "").await?;
+        bound.unbind().await
+    })
+}
+
+/// What a former version left on a binding: a condition, and the user's consent.
+#[test]
+fn a_consent_that_a_former_version_asked_for_still_holds() -> Result<()> {
+    run(async {
+        let mut bound = Bound::start("consent", &PATIENT).await?;
+        bound.create(bound::names("herd", 0..3)).await?;
+        bound.converged().await?;
+        lose(&mut bound, &["wildwest.dev/cowboys/wild-west/herd-000"]).await?;
+        orphaned(&bound, 1).await?;
+        let until = jiff::Timestamp::now() + jiff::SignedDuration::from_mins(10);
+        let consent = json!({"metadata": {"annotations": {annotations::ALLOW_DELETIONS: until.to_string()}}});
+        bindings(&bound.consumer)
+            .patch("cowboys", &PatchParams::default(), &Patch::Merge(consent))
+            .await?;
+        bound.expected.remove("herd-000");
+        bound.converged().await?;
         bound.unbind().await
     })
 }
@@ -124,6 +192,35 @@ fn a_second_cluster_with_the_same_kubeconfig_writes_nothing() -> Result<()> {
         bound.status_flows("still here").await?;
         bound.unbind().await
     })
+}
+
+/// Waits until the binding tells this many orphans; returns what it says.
+async fn orphaned(bound: &Bound, count: usize) -> Result<String> {
+    eventually_ok(format!("{count} orphans"), SOON, async || {
+        let binding = bindings(&bound.consumer).get("cowboys").await?;
+        let message = binding
+            .condition(ORPHANED_OBJECTS)
+            .map(|condition| condition.message.clone());
+        let told = message.as_deref().and_then(OrphanSet::of_message);
+        ensure!(told.map_or(0, |told| told.count) == count, "{message:?}");
+        Ok(message.unwrap_or_default())
+    })
+    .await
+}
+
+/// Waits until an event names an orphan.
+async fn event_names(bound: &Bound, name: &str) -> Result<()> {
+    let events: Api<Event> = Api::namespaced(bound.consumer.plane.client(), "wild-west");
+    eventually_ok(format!("an event about {name}"), SOON, async || {
+        let events = events.list(&ListParams::default()).await?.items;
+        let names = |event: &Event| {
+            let of = event.regarding.as_ref().and_then(|of| of.name.as_deref());
+            of == Some(name) && event.reason.as_deref() == Some("Orphaned")
+        };
+        ensure!(events.iter().any(names), "there is none");
+        Ok(())
+    })
+    .await
 }
 
 /// Takes objects out of the consumer's store, as a restored backup does that has them not.

@@ -6,6 +6,7 @@ mod backend;
 mod claims;
 mod completion;
 mod deploy;
+mod orphans;
 mod policy;
 mod undeploy;
 mod whole;

@@ -11,7 +11,7 @@ use kube::{
 use super::{A_WHILE, REINS, Ranch, betray};
 use crate::tenant::Tenant;
 
-/// More than may be missing at once before a konnector stops deleting.
+/// Each would be an orphan of the konnector if it took it for its own.
 const MANY: usize = 15;
 
 #[test]
