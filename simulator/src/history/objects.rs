@@ -11,8 +11,7 @@ use crate::{
 pub(super) const NAMESPACES: std::ops::RangeInclusive<u8> = 1..=2;
 /// The number of names of bound objects that a history uses.
 pub(super) const NAMES: u8 = 5;
-/// The number of names of bound objects in a history with many objects: so many that losses are beyond the number at which the
-/// deletion guard asks the user.
+/// The number of names of bound objects in a history with many objects, of which a cluster can lose many at once.
 pub(super) const NAMES_MAX: u8 = 30;
 /// Names of claimed objects that a history uses; 0 is the one that claims select by name.
 const CLAIMED_NAMES: std::ops::RangeInclusive<u8> = 0..=2;
