@@ -103,7 +103,7 @@ fn problem(seen: &ObservedBinding, claims: &ClaimsPlan, progress: &Progress) -> 
         let problem = progress.claims.get(resource)?.problem.as_ref()?;
         let reason = match problem.cause {
             Cause::ConsumerForbids | Cause::ProviderForbids => "RightsMissing",
-            Cause::Unreachable | Cause::Invalid | Cause::Other => "ClaimFailing",
+            Cause::Unreachable | Cause::Invalid | Cause::Orphan | Cause::Other => "ClaimFailing",
         };
         let mut message = format!("{resource}: {}", problem.message);
         if problem.cause == Cause::ConsumerForbids {
