@@ -8,7 +8,7 @@ use std::{
 use bindery_api::{
     Conditions as _, annotations,
     conditions::HEARTBEATING,
-    v1alpha2::{APIServiceBinding, APIServiceBindingBundle, DeletionPolicy, PermissionClaim},
+    v1alpha2::{APIServiceBinding, APIServiceBindingBundle, PermissionClaim},
 };
 use bindery_runtime::queue::Priority;
 use jiff::Timestamp;
@@ -52,7 +52,7 @@ impl BindingController {
         }
         let consent = takeover.until();
         runtime.consent(consent, deletions.until());
-        runtime.keep(binding.spec.deletion_policy == Some(DeletionPolicy::Orphan));
+        runtime.keep(binding.keeps_copies());
         let bundle = self.bundle_of(binding);
         let (access, pinned) = self.connect(binding, bundle.as_deref(), runtime, now);
         let session = runtime.connection.session().cloned();

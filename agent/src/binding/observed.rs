@@ -27,7 +27,7 @@ use crate::{
         consent::Consent,
         crd_objects::was_never_served,
         observed_session::ObservedSession,
-        ownership::{orphans_crd, owns_crd},
+        ownership::{bundle_of, orphans_crd, owns_crd},
     },
     drain::{DrainMode, DrainProgress},
     engine::Progress,
@@ -101,6 +101,8 @@ pub struct EngineSpec {
     pub export: OwnerReference,
     /// When the export was created.
     pub since: Option<Timestamp>,
+    /// When the CRD was created.
+    pub installed: Option<Timestamp>,
     /// The bound resource.
     pub resource: BoundResource,
     /// Whether the engine watches the whole provider or single namespaces.
@@ -145,13 +147,19 @@ pub enum ExportDeletion {
 }
 
 impl EngineSpec {
-    /// The engine for a resource of an export, in a session.
-    pub fn of(session: u64, export: &APIServiceExport, resource: BoundResource) -> Self {
+    /// The engine for a resource of an export, in a session. `crd` is the CRD of the resource on the consumer.
+    pub fn of(
+        session: u64,
+        export: &APIServiceExport,
+        crd: Option<&CustomResourceDefinition>,
+        resource: BoundResource,
+    ) -> Self {
         let placement = Placement::of(&export.spec, resource.scope);
         Self {
             session,
             export: meta::owner_reference(export),
             since: export.metadata.creation_timestamp.as_ref().map(|created| created.0),
+            installed: crd.and_then(|crd| Some(crd.metadata.creation_timestamp.as_ref()?.0)),
             resource,
             informer_scope: export.spec.informer_scope,
             last_wins: placement.last_wins(&export.spec),
@@ -276,14 +284,21 @@ impl ObservedBinding {
         Consent::read(&*self.binding, annotation, self.now)
     }
 
-    /// Whether the provider's objects are kept when the binding ends.
+    /// Whether the user said that the provider's objects are kept when the binding ends.
     pub fn orphans(&self) -> bool {
         self.binding.spec.deletion_policy == Some(DeletionPolicy::Orphan)
     }
 
     /// Whether copies are left on the provider when the binding ends: by its policy, or because the consumer's objects stay.
     pub fn keeps_copies(&self) -> bool {
-        self.orphans() || self.orphaned().next().is_some()
+        self.binding.keeps_copies() || self.orphaned().next().is_some()
+    }
+
+    /// Whether the konnector releases the copies itself before the binding ends, because no backend deletes the export then: the
+    /// provider has none, or the export belongs to a bundle and stays for the next one.
+    pub fn releases_copies(&self) -> bool {
+        let has_backend = self.session.as_ref().is_none_or(|session| session.has_backend);
+        self.binding.spec.deletion_policy.is_none() && (bundle_of(&self.binding).is_some() || !has_backend)
     }
 }
 
