@@ -85,6 +85,10 @@ impl BindingController {
             has_stored_secret: pinned.as_deref().is_some_and(is_stored),
             bundle: None,
         };
+        let patience = seen.release_patience();
+        if binding.metadata.deletion_timestamp.is_some() && seen.releases_copies() && !patience.is_zero() {
+            self.queue.add_after(key.clone(), patience);
+        }
         seen.bundle = bundle.map(|bundle| self.owning_bundle(&seen, &bundle));
         let is_trusted = seen.session.as_ref().is_some_and(ObservedSession::is_trusted);
         runtime.withhold_deletions(seen.session.is_some() && !is_trusted);

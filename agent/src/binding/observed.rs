@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use bindery_api::{
@@ -34,6 +35,9 @@ use crate::{
     model::{BoundResource, Placement},
     session::exports::ExportLookup,
 };
+
+/// For this time after its deletion, a binding whose copies the konnector releases waits for its provider.
+const RELEASE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// All that decisions about a binding are made from.
 #[derive(Clone, Debug)]
@@ -299,6 +303,16 @@ impl ObservedBinding {
     pub fn releases_copies(&self) -> bool {
         let has_backend = self.session.as_ref().is_none_or(|session| session.has_backend);
         self.binding.spec.deletion_policy.is_none() && (bundle_of(&self.binding).is_some() || !has_backend)
+    }
+
+    /// For how much longer the deletion of the binding waits for a provider that does not let the konnector release copies. After that
+    /// the consumer's objects are let go, and the copies stay without a mark.
+    pub fn release_patience(&self) -> Duration {
+        let deleted = self.binding.metadata.deletion_timestamp.as_ref();
+        deleted.map_or(RELEASE_PATIENCE, |deleted| {
+            let since = Duration::try_from(self.now.duration_since(deleted.0)).unwrap_or_default();
+            RELEASE_PATIENCE.saturating_sub(since)
+        })
     }
 }
 

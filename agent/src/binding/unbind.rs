@@ -143,25 +143,25 @@ fn objects_path(seen: &ObservedBinding) -> UnbindPath {
     if !seen.binding.keeps_copies() {
         return path(seen);
     }
-    if !seen.releases_copies() || cannot_release(seen) {
+    if !seen.releases_copies() || seen.releasers.values().any(|(mode, _)| *mode == DrainMode::All) {
         // The provider keeps its objects, so its answer is not needed.
         return UnbindPath::Release;
     }
+    let is_impatient = seen.release_patience().is_zero();
     match path(seen) {
-        // The end of the objects waits for no provider that the user would have to mend.
-        UnbindPath::Wait { stuck: true, .. } => UnbindPath::Release,
+        UnbindPath::Wait { .. } if is_impatient => UnbindPath::Release,
+        UnbindPath::Drain { .. } if is_impatient && is_cut_off(seen) => UnbindPath::Release,
         path => path,
     }
 }
 
-/// Whether the konnector has begun to end the objects without the provider, or cannot write there now.
-fn cannot_release(seen: &ObservedBinding) -> bool {
-    let is_without = seen.releasers.values().any(|(mode, _)| *mode == DrainMode::All);
+/// Whether an engine cannot write to the provider now.
+fn is_cut_off(seen: &ObservedBinding) -> bool {
     let mut problems = seen
         .engines
         .values()
         .filter_map(|engine| engine.progress.problem.as_ref());
-    is_without || problems.any(|problem| matches!(problem.cause, Cause::Unreachable | Cause::ProviderForbids))
+    problems.any(|problem| matches!(problem.cause, Cause::Unreachable | Cause::ProviderForbids))
 }
 
 /// Decides how objects that the binding has on the provider are removed.

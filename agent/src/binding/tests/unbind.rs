@@ -337,6 +337,12 @@ fn objects_whose_binding_orphans_them_are_let_go_and_stay() {
     }
 }
 
+/// The state longer after the deletion than the konnector tries to release copies.
+fn late(mut seen: ObservedBinding) -> ObservedBinding {
+    seen.now += jiff::SignedDuration::from_secs(31);
+    seen
+}
+
 #[test]
 fn what_nobody_ordered_deletes_no_copy() {
     let unset = |seen: &mut ObservedBinding| binding(seen).spec.deletion_policy = None;
@@ -356,18 +362,27 @@ fn what_nobody_ordered_deletes_no_copy() {
     for change in [by_bundle as fn(&mut ObservedBinding), without_backend] {
         let seen = with(with(served(), unset), change);
         check(&seen, &["drain", "go on"], "counting");
-        let stuck = with(seen.clone(), |seen| {
-            session(seen).expired = Some("yesterday".to_owned())
-        });
-        check(&stuck, &["stop engine", "release All"], "counting");
-        let unreachable = with(seen.clone(), |seen| {
+        let expired = |seen: &mut ObservedBinding| session(seen).expired = Some("yesterday".to_owned());
+        check(&with(seen.clone(), expired), &["pause"], "yesterday");
+        check(
+            &late(with(seen.clone(), expired)),
+            &["stop engine", "release All"],
+            "counting",
+        );
+        let cut_off = |seen: &mut ObservedBinding| {
             seen.engines.get_mut(CRD).unwrap().progress.problem = Some(Problem {
                 reason: "Unreachable",
                 message: "cannot watch the provider".to_owned(),
                 cause: Cause::Unreachable,
             });
-        });
-        check(&unreachable, &["stop engine", "release All"], "counting");
+        };
+        check(&with(seen.clone(), cut_off), &["drain", "go on"], "cannot watch");
+        check(
+            &late(with(seen.clone(), cut_off)),
+            &["stop engine", "release All"],
+            "counting",
+        );
+        check(&late(seen.clone()), &["drain", "go on"], "counting");
         let begun = releasing(seen.clone(), DrainMode::All, Some(2));
         check(&begun, &[], "2 objects are left");
         let ended = with(with(pinned(), unset), change);
