@@ -135,9 +135,9 @@ pub(super) async fn a_deleted_crd_comes_back_with_its_copies(bound: &Bound) -> R
 pub(super) async fn the_user_says_what_becomes_of_copies(bound: &Bound) -> Result<()> {
     for (name, flags, said, is_kept) in [
         ("kept", &["--keep-objects"][..], true, true),
-        ("nothing-said", &[], false, true),
-        ("deleted", &["--delete-objects"], false, false),
-        ("said-before", &["--yes"], true, false),
+        ("nothing-said", &[][..], false, true),
+        ("deleted", &["--delete-objects"][..], false, false),
+        ("said-before", &["--yes"][..], true, false),
     ] {
         let cowboys = in_namespace(bound, name).await?;
         synced(&cowboys, "billy").await?;
@@ -145,7 +145,7 @@ pub(super) async fn the_user_says_what_becomes_of_copies(bound: &Bound) -> Resul
             deletes_copies(&bindings(bound), "cowboys").await?;
         }
         bound
-            .bind(&[&["unbind", "cowboys"], flags].concat())
+            .bind(&[&["unbind", "cowboys"][..], flags].concat())
             .await
             .context(name)?;
         if is_kept {
@@ -171,7 +171,7 @@ pub(super) async fn the_providers_admin_ends_what_was_kept(bound: &Bound) -> Res
             "-o",
             "json",
         ];
-        let listed = bound.bind(&[&command, flags].concat()).await?;
+        let listed = bound.bind(&[&command[..], flags].concat()).await?;
         let listed: serde_json::Value = serde_json::from_str(&listed)?;
         let items = listed["items"].as_array().cloned().context("items")?;
         anyhow::Ok(items)
