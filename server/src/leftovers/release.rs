@@ -48,8 +48,8 @@ pub async fn release(state: &State, contract: &str, leftovers: &Leftovers) -> Re
         .await
 }
 
-/// Annotates the object as it was seen; returns whether this call released the object. Several contracts may write one object, so that after a conflict it is read again: it
-/// may belong to another contract by now.
+/// Annotates the object as it was seen; returns whether this call released it. Several contracts may write one object, so that after a
+/// conflict it is read again: it may belong to another contract by now.
 async fn release_one(api: Api<DynamicObject>, contract: &str, mut object: SyncedObject) -> Result<bool, WriteError> {
     const LOOKS: u32 = 5;
     let mut looks = 0;
