@@ -58,6 +58,8 @@ pub struct Target {
     pub export: OwnerReference,
     /// When the export was created. Copies that were released before may be used again.
     pub since: Option<Timestamp>,
+    /// When the CRD was created on the consumer. Copies that were released before may become those of new objects.
+    pub installed: Option<Timestamp>,
     /// The bound resource, in the version to sync.
     pub resource: BoundResource,
     /// The rule for the namespace and the name of a copy on the provider.
@@ -87,6 +89,7 @@ impl Engine {
         let bound = Bound {
             export: target.export,
             since: target.since,
+            installed: target.installed,
             last_wins: target.last_wins,
             adoption: target.adoption,
             own_namespace: target.own_namespace,
@@ -128,7 +131,7 @@ impl Engine {
         self.running.shared.progress()
     }
 
-    /// Deletes, from now on, every object of the consumer, and with it its copy.
+    /// Deletes, from now on, every object of the consumer, and with it its copy, or releases the copy where the provider keeps it.
     pub fn drain(&self) {
         let shared = &self.running.shared;
         if !shared.strategy.draining.swap(true, Ordering::Relaxed) {

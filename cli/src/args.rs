@@ -24,7 +24,7 @@ pub(crate) use deploy::{AdoptArgs, DeployArgs, DryRun, UndeployArgs};
 pub(crate) use health::{CheckArgs, KubeContext, RevokeArgs, ServerArgs};
 pub(crate) use login::{LoginArgs, LogoutArgs, ServersArgs, ServersCommand, TokenArgs};
 pub(crate) use short::parse;
-pub(crate) use teams::{AdminArgs, AdminCommand, ContractArgs, ContractsArgs, GrantArgs, ShareArgs};
+pub(crate) use teams::{AdminArgs, AdminCommand, ContractArgs, ContractsArgs, GrantArgs, ReleasedArgs, ShareArgs};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -57,7 +57,7 @@ Examples:
   kubectl bind claims cowboys
   kubectl bind claims cowboys --reject secrets
 
-  # End one: its API and its objects go, on this cluster and at the provider
+  # End one: its API and its objects go on this cluster; the provider keeps its copies unless you say otherwise
   kubectl bind unbind cowboys
 
   # Remove the konnector when nothing is bound any more
@@ -205,9 +205,9 @@ pub(crate) enum Command {
     Revoke(RevokeArgs),
     /// Let groups use a contract as its owner does.
     Share(ShareArgs),
-    /// See and end contracts, and grant templates, as the provider's admin.
+    /// See and end contracts and released objects, and grant templates, as the provider's admin.
     Provider(Box<AdminArgs>),
-    /// End a binding and delete its objects.
+    /// End a binding and its objects on this cluster.
     Unbind(UnbindArgs),
     /// Install the konnector on this cluster, and bind what a provider answered.
     Deploy(Box<DeployArgs>),

@@ -120,7 +120,7 @@ pub(crate) enum Failure {
     /// There is no terminal to ask the user on for the confirmation of a revocation.
     #[error("{0} were not revoked: there is no terminal to ask for a yes; add --yes")]
     NoTerminal(String),
-    /// The user did not confirm the end of orphans.
+    /// The user did not confirm the end of orphans or of released objects.
     #[error("{0} stay as they are: you did not confirm it")]
     OrphansStay(String),
     /// The provider has no such contract.

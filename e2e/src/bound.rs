@@ -8,8 +8,9 @@ use futures::{TryStreamExt as _, stream};
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Secret};
 use kube::{
     Api, Client, ResourceExt as _,
-    api::{DeleteParams, DynamicObject, ListParams},
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
 };
+use serde_json::json;
 
 use crate::{
     Consumer, NAMESPACE, Provider, eventually_ok, remains,
@@ -192,9 +193,9 @@ impl Bound {
             .with_context(|| format!("no condition {type_}"))
     }
 
-    /// Unbinds, and waits until nothing of the binding is left.
+    /// Unbinds with the provider's objects, and waits until nothing of the binding is left.
     pub async fn unbind(&self) -> Result<()> {
-        self.bind(&["unbind", "cowboys"]).await?;
+        self.bind(&["unbind", "cowboys", "--delete-objects"]).await?;
         self.is_gone().await
     }
 
@@ -208,6 +209,13 @@ impl Bound {
         })
         .await
     }
+}
+
+/// Says in a binding that the provider's objects are deleted with it.
+pub async fn deletes_copies(bindings: &Api<APIServiceBinding>, name: &str) -> Result<()> {
+    let patch = Patch::Merge(json!({"spec": {"deletionPolicy": "Delete"}}));
+    bindings.patch(name, &PatchParams::default(), &patch).await?;
+    Ok(())
 }
 
 /// Returns names such as `early-007`.

@@ -50,13 +50,18 @@ impl Bundle {
 
     // --- What its user does.
 
-    /// The manifest of the bundle: the reference to its Secret, and the fields of `spec`, which override it.
+    /// The manifest of the bundle: the reference to its Secret, the wish that copies are deleted with it, and the fields of `spec`, which
+    /// override both; one that is null is left out.
     pub fn manifest(&self, spec: &Value) -> Value {
         let mut whole = json!({
             "kubeconfigSecretRef": {"name": self.name, "namespace": NAMESPACE, "key": KUBECONFIG_KEY},
+            "deletionPolicy": "Delete",
         });
         for (field, value) in spec.as_object().into_iter().flatten() {
             whole[field] = value.clone();
+        }
+        if let Some(fields) = whole.as_object_mut() {
+            fields.retain(|_, value| !value.is_null());
         }
         json!({
             "apiVersion": "kube-bind.io/v1alpha2", "kind": "APIServiceBindingBundle",

@@ -1,6 +1,9 @@
 //! The life of a binding beside the main job: it is paused, its export goes, it ends and leaves the provider's objects, it
 //! ends without its provider.
 
+#[path = "life_cycle/ends.rs"]
+mod ends;
+
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -33,6 +36,17 @@ fn a_binding_is_paused_loses_its_export_and_ends_in_every_way() -> Result<()> {
         orphaned_objects_stay_on_the_provider(&bound).await?;
         bound.bind(&["cowboys"]).await?;
         without_its_provider_a_binding_ends_by_force(&bound).await
+    })
+}
+
+#[test]
+fn the_end_of_a_binding_or_its_crd_keeps_the_providers_objects() -> Result<()> {
+    run(async {
+        let bound = Bound::start("ends", &lease::PATIENT).await?;
+        ends::whatever_ends_nothing_is_lost(&bound).await?;
+        ends::a_deleted_crd_comes_back_with_its_copies(&bound).await?;
+        ends::the_user_says_what_becomes_of_copies(&bound).await?;
+        ends::the_providers_admin_ends_what_was_kept(&bound).await
     })
 }
 
@@ -196,9 +210,19 @@ async fn without_its_provider_a_binding_ends_by_force(bound: &Bound) -> Result<(
     cowboys.copied("calamity", "ride").await?;
     bound.provider.plane.stop_api_server()?;
     bindings(bound).delete("cowboys", &DeleteParams::default()).await?;
+    // What is the consumer's does not wait for the provider.
+    eventually_ok("calamity to be let go", SOON, async || {
+        let left = match cowboys.ours.get_opt("calamity").await {
+            // Its API went with it.
+            Err(kube::Error::Api(status)) if status.code == 404 => None,
+            left => left?,
+        };
+        ensure!(left.is_none(), "{left:?}");
+        Ok(())
+    })
+    .await?;
     holds_for("the binding to wait for its provider", A_WHILE, async || {
         bindings(bound).get("cowboys").await?;
-        cowboys.ours.get("calamity").await?;
         Ok(())
     })
     .await?;

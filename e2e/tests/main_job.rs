@@ -42,7 +42,9 @@ fn an_api_is_bound_synced_and_unbound() -> Result<()> {
         cowboys.copied("left-over", "stay").await?;
         let tree = consumer.bind(&provider, &token, &["status"]).await?;
         ensure!(tree.contains("cowboys"), "{tree}");
-        consumer.bind(&provider, &token, &["unbind", "cowboys"]).await?;
+        consumer
+            .bind(&provider, &token, &["unbind", "cowboys", "--delete-objects"])
+            .await?;
         remains::none(&provider, &consumer, "cowboys", "wildwest.dev").await
     })
 }

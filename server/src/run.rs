@@ -76,6 +76,11 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<()> {
     let metrics = Metrics::new(&mut registry);
     tls.register(&mut registry);
     issuers.register(&mut registry);
+    registry.register(
+        "released_objects",
+        "Objects of consumers that this server released to the provider when their export ended",
+        state.released.clone(),
+    );
     let end = CancellationToken::new();
     // Until the last call has ended, also after the server was told to stop.
     let tls = tls.follow(&end);

@@ -27,6 +27,7 @@ use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{Api, Config, api::PostParams};
+use prometheus_client::metrics::counter::Counter;
 use tokio::sync::watch;
 
 use crate::{
@@ -67,6 +68,8 @@ pub struct State {
     pub recorder: Recorder,
     /// The audit log, of calls and of requests made as resources.
     pub audit: AuditLog,
+    /// How many objects this process has released to the provider.
+    pub released: Counter,
 }
 
 /// Caches of the provider's objects.
@@ -145,6 +148,7 @@ impl State {
         Ok(Self {
             recorder: Recorder::start(clients.write.clone(), reporter),
             audit,
+            released: Counter::default(),
             caches: Caches::start(&clients, &settings),
             rights: Rights::new(clients.write.clone()),
             prober: Prober::new(config, network.clone(), clients.write.clone()),

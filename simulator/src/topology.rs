@@ -34,7 +34,7 @@ pub enum BoundBy {
 /// The field `spec.deletionPolicy` of a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum DeletionPolicy {
-    /// The user said nothing.
+    /// The user said nothing, so copies are kept when the binding is deleted.
     Unset,
     /// The user wants copies deleted with the binding. This is the user's explicit word.
     Delete,

@@ -205,6 +205,7 @@ impl BindingController {
             contract: Arc::clone(&session.contract().namespace),
             export: spec.export.clone(),
             since: spec.since,
+            installed: spec.installed,
             resource: spec.resource.clone(),
             placement: spec.placement.clone(),
             informer_scope: spec.informer_scope,

@@ -8,7 +8,7 @@ use std::{
 use bindery_api::{
     Conditions as _, annotations,
     conditions::HEARTBEATING,
-    v1alpha2::{APIServiceBinding, APIServiceBindingBundle, DeletionPolicy, PermissionClaim},
+    v1alpha2::{APIServiceBinding, APIServiceBindingBundle, PermissionClaim},
 };
 use bindery_runtime::queue::Priority;
 use jiff::Timestamp;
@@ -52,7 +52,7 @@ impl BindingController {
         }
         let consent = takeover.until();
         runtime.consent(consent, deletions.until());
-        runtime.keep(binding.spec.deletion_policy == Some(DeletionPolicy::Orphan));
+        runtime.keep(binding.keeps_copies());
         let bundle = self.bundle_of(binding);
         let (access, pinned) = self.connect(binding, bundle.as_deref(), runtime, now);
         let session = runtime.connection.session().cloned();
@@ -85,6 +85,10 @@ impl BindingController {
             has_stored_secret: pinned.as_deref().is_some_and(is_stored),
             bundle: None,
         };
+        let patience = seen.release_patience();
+        if binding.metadata.deletion_timestamp.is_some() && seen.releases_copies() && !patience.is_zero() {
+            self.queue.add_after(key.clone(), patience);
+        }
         seen.bundle = bundle.map(|bundle| self.owning_bundle(&seen, &bundle));
         let is_trusted = seen.session.as_ref().is_some_and(ObservedSession::is_trusted);
         runtime.withhold_deletions(seen.session.is_some() && !is_trusted);

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use bindery_api::{
@@ -27,13 +28,16 @@ use crate::{
         consent::Consent,
         crd_objects::was_never_served,
         observed_session::ObservedSession,
-        ownership::{orphans_crd, owns_crd},
+        ownership::{bundle_of, orphans_crd, owns_crd},
     },
     drain::{DrainMode, DrainProgress},
     engine::Progress,
     model::{BoundResource, Placement},
     session::exports::ExportLookup,
 };
+
+/// For this time after its deletion, a binding whose copies the konnector releases waits for its provider.
+const RELEASE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// All that decisions about a binding are made from.
 #[derive(Clone, Debug)]
@@ -101,6 +105,8 @@ pub struct EngineSpec {
     pub export: OwnerReference,
     /// When the export was created.
     pub since: Option<Timestamp>,
+    /// When the CRD was created.
+    pub installed: Option<Timestamp>,
     /// The bound resource.
     pub resource: BoundResource,
     /// Whether the engine watches the whole provider or single namespaces.
@@ -145,13 +151,19 @@ pub enum ExportDeletion {
 }
 
 impl EngineSpec {
-    /// The engine for a resource of an export, in a session.
-    pub fn of(session: u64, export: &APIServiceExport, resource: BoundResource) -> Self {
+    /// The engine for a resource of an export, in a session. `crd` is the CRD of the resource on the consumer.
+    pub fn of(
+        session: u64,
+        export: &APIServiceExport,
+        crd: Option<&CustomResourceDefinition>,
+        resource: BoundResource,
+    ) -> Self {
         let placement = Placement::of(&export.spec, resource.scope);
         Self {
             session,
             export: meta::owner_reference(export),
             since: export.metadata.creation_timestamp.as_ref().map(|created| created.0),
+            installed: crd.and_then(|crd| Some(crd.metadata.creation_timestamp.as_ref()?.0)),
             resource,
             informer_scope: export.spec.informer_scope,
             last_wins: placement.last_wins(&export.spec),
@@ -276,14 +288,31 @@ impl ObservedBinding {
         Consent::read(&*self.binding, annotation, self.now)
     }
 
-    /// Whether the provider's objects are kept when the binding ends.
+    /// Whether the user said that the provider's objects are kept when the binding ends.
     pub fn orphans(&self) -> bool {
         self.binding.spec.deletion_policy == Some(DeletionPolicy::Orphan)
     }
 
     /// Whether copies are left on the provider when the binding ends: by its policy, or because the consumer's objects stay.
     pub fn keeps_copies(&self) -> bool {
-        self.orphans() || self.orphaned().next().is_some()
+        self.binding.keeps_copies() || self.orphaned().next().is_some()
+    }
+
+    /// Whether the konnector releases the copies itself before the binding ends, because no backend deletes the export then: the
+    /// provider has none, or the export belongs to a bundle and stays for the next one.
+    pub fn releases_copies(&self) -> bool {
+        let has_backend = self.session.as_ref().is_none_or(|session| session.has_backend);
+        self.binding.spec.deletion_policy.is_none() && (bundle_of(&self.binding).is_some() || !has_backend)
+    }
+
+    /// For how much longer the deletion of the binding waits for a provider that does not let the konnector release copies. After that
+    /// the consumer's objects are let go, and the copies stay without a mark.
+    pub fn release_patience(&self) -> Duration {
+        let deleted = self.binding.metadata.deletion_timestamp.as_ref();
+        deleted.map_or(RELEASE_PATIENCE, |deleted| {
+            let since = Duration::try_from(self.now.duration_since(deleted.0)).unwrap_or_default();
+            RELEASE_PATIENCE.saturating_sub(since)
+        })
     }
 }
 

@@ -106,7 +106,8 @@ fn wanted(seen: &ObservedBinding) -> BindingPlan {
     let mut used = BTreeSet::new();
     for name in crd_names(export) {
         let schema = seen.schemas.get(&name).unwrap_or(&ObservedSchema::Unknown);
-        let decision = crd::plan(&name, schema, seen.crds.get(&name).map(AsRef::as_ref), &seen.binding);
+        let crd = seen.crds.get(&name).map(AsRef::as_ref);
+        let decision = crd::plan(&name, schema, crd, &seen.binding);
         plan.ops.extend(decision.op.map(|op| match op {
             CrdOp::Create(crd) => BindingOp::CreateCrd(crd),
             CrdOp::Patch(patch) => BindingOp::PatchCrd {
@@ -115,7 +116,7 @@ fn wanted(seen: &ObservedBinding) -> BindingPlan {
             },
         }));
         if let CrdState::Usable(resource) = &decision.state {
-            let spec = EngineSpec::of(session.id, export, resource.clone());
+            let spec = EngineSpec::of(session.id, export, crd, resource.clone());
             if seen
                 .engines
                 .get(&name)

@@ -109,6 +109,11 @@ impl BindingController {
             let (recorder, object) = (&self.context.recorder, binding.object_ref(&()));
             match &plan.provider_keeps {
                 Some(message) => recorder.warn(&object, "ProviderKeepsExport", message.clone()),
+                None if seen.keeps_copies() => recorder.normal(
+                    &object,
+                    "Unbound",
+                    "the binding has no object here any more that is synced; the provider keeps its own, marked as released",
+                ),
                 None => recorder.normal(&object, "Unbound", "all objects of the binding are removed"),
             }
             return Requeue::OnChange;

@@ -16,6 +16,8 @@ use crate::{
         access::ContractAccess,
         observed_session::{ClusterPin, ObservedSession, other_cluster},
     },
+    drain::DrainMode,
+    engine::Cause,
     session::{exports::ExportLookup, heartbeat::Heartbeat, provider_rights},
 };
 
@@ -45,7 +47,7 @@ pub struct UnbindPlan {
 /// How the objects of the binding are removed.
 #[derive(Debug, PartialEq)]
 enum UnbindPath {
-    /// Engines of this session delete them on both clusters.
+    /// Engines of this session delete them on both clusters, or release the copies where the provider keeps them.
     Drain { session: u64 },
     /// Releasers delete them on the consumer only.
     Release,
@@ -138,11 +140,28 @@ fn objects(seen: &ObservedBinding) -> UnbindPlan {
 
 /// Decides how the objects are removed.
 fn objects_path(seen: &ObservedBinding) -> UnbindPath {
-    // The provider keeps its objects, so its answer is not needed.
-    if seen.orphans() {
+    if !seen.binding.keeps_copies() {
+        return path(seen);
+    }
+    if !seen.releases_copies() || seen.releasers.values().any(|(mode, _)| *mode == DrainMode::All) {
+        // The provider keeps its objects, so its answer is not needed.
         return UnbindPath::Release;
     }
-    path(seen)
+    let is_impatient = seen.release_patience().is_zero();
+    match path(seen) {
+        UnbindPath::Wait { .. } if is_impatient => UnbindPath::Release,
+        UnbindPath::Drain { .. } if is_impatient && is_cut_off(seen) => UnbindPath::Release,
+        path => path,
+    }
+}
+
+/// Whether an engine cannot write to the provider now.
+fn is_cut_off(seen: &ObservedBinding) -> bool {
+    let mut problems = seen
+        .engines
+        .values()
+        .filter_map(|engine| engine.progress.problem.as_ref());
+    problems.any(|problem| matches!(problem.cause, Cause::Unreachable | Cause::ProviderForbids))
 }
 
 /// Decides how objects that the binding has on the provider are removed.

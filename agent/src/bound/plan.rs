@@ -24,7 +24,7 @@ pub(crate) use op::Op;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Mode {
-    /// The binding ends: the consumer's objects are deleted.
+    /// The binding ends: the consumer's objects are deleted, and their copies too, unless the provider keeps them.
     pub draining: bool,
     /// The status is written through the subresource `/status`.
     pub status_subresource: bool,
@@ -45,6 +45,8 @@ pub(crate) struct Mode {
     pub adoption: Adoption,
     /// When the export was created.
     pub since: Option<Timestamp>,
+    /// When the CRD was created on the consumer.
+    pub installed: Option<Timestamp>,
 }
 
 /// What to do for a pair, and why something is left undone.
@@ -136,8 +138,12 @@ fn unsourced(pair: &Pair, provider: &Provider, mode: Mode) -> Plan {
     }
 }
 
-/// Plans the deletion of a copy, in a known version where the copy is released instead if the CRD ends.
+/// Plans the deletion of a copy, in a known version where the copy is released instead if the CRD ends. Where the provider keeps its
+/// objects and the binding ends, the copy is released in any case.
 fn delete(provider: &Provider, mode: Mode) -> Op {
+    if mode.keeps && mode.draining {
+        return release(provider);
+    }
     if mode.keeps && is_version_lost(provider) {
         return Op::ReadProvider;
     }
@@ -167,8 +173,10 @@ fn deleting(pair: &Pair, consumer: &Consumer, provider: Option<&Provider>, mode:
         version: consumer.version,
         finalizers: consumer.other_finalizers.to_vec(),
     };
+    let is_released = |provider: &Provider| matches!(provider.owner, Owner::Released(_));
     match provider {
-        Some(provider) if blocked(consumer, provider, mode).is_none() => {
+        // What was released stays, also if it could be taken into use again.
+        Some(provider) if !is_released(provider) && blocked(consumer, provider, mode).is_none() => {
             let mut plan = Plan::default();
             if provider.deleting {
                 // While finalizers hold the copy, its status tells how far they have come.
@@ -220,6 +228,17 @@ fn present(pair: &Pair, consumer: &Consumer, provider: &Provider, place: &Arc<st
             }
             true
         }
+        // A copy that was released becomes that of a new object which says the same.
+        Some(Blocked::Released) if mode.links(provider) => match says_the_same(pair, consumer, provider) {
+            Some(true) => true,
+            Some(false) => {
+                return Plan {
+                    ops: Vec::new(),
+                    blocked: Some(Blocked::ReleasedDiffers),
+                };
+            }
+            None => return reads(consumer, provider),
+        },
         Some(Blocked::OtherContract(_)) if mode.last_wins && provider.is_shared() => true,
         Some(Blocked::OtherSource(_)) if pair.orphan().is_some() && mode.relinks() => true,
         // If the end of the copy's source was seen, the copy is deleted, and makes room for a new one.
@@ -259,6 +278,26 @@ fn blocked(consumer: &Consumer, provider: &Provider, mode: Mode) -> Option<Block
         Owner::Fresh { .. } if consumer.adopted.as_deref() == Some(&provider.uid) => None,
         Owner::Fresh { .. } | Owner::Unmarked => Some(Blocked::Unmarked),
     }
+}
+
+/// Whether a released copy holds what the consumer's object says, and nothing that this contract wrote for another content. `None`
+/// while the contents were not compared.
+fn says_the_same(pair: &Pair, consumer: &Consumer, provider: &Provider) -> Option<bool> {
+    if provider.seen.is_some_and(|seen| seen.content == consumer.projection) {
+        return Some(true);
+    }
+    let is_written = provider
+        .last
+        .is_some_and(|last| last.fingerprint == consumer.projection);
+    if is_written { pair.holds() } else { Some(false) }
+}
+
+/// Plans to read the contents that a comparison lacks.
+fn reads(consumer: &Consumer, provider: &Provider) -> Plan {
+    let mut plan = Plan::default();
+    plan.ops.extend(consumer.content.is_none().then_some(Op::ReadConsumer));
+    plan.ops.extend(provider.content.is_none().then_some(Op::ReadProvider));
+    plan
 }
 
 fn hold(consumer: &Consumer, provider: &Provider, place: &Arc<str>) -> Option<Op> {
@@ -337,12 +376,7 @@ fn spec_up(plan: &mut Plan, pair: &Pair, consumer: &Consumer, provider: &Provide
             }
             Some(_) => true,
             None => {
-                if consumer.content.is_none() {
-                    plan.ops.push(Op::ReadConsumer);
-                }
-                if provider.content.is_none() {
-                    plan.ops.push(Op::ReadProvider);
-                }
+                plan.ops.extend(reads(consumer, provider).ops);
                 return;
             }
         },
@@ -394,16 +428,29 @@ pub(crate) fn wants_place(pair: &Pair) -> bool {
         .is_some_and(|consumer| !consumer.deleting || consumer.held)
 }
 
+/// Whether one time is not before another, in whole seconds, as creation times are.
+fn is_not_before(time: Option<Timestamp>, other: Option<Timestamp>) -> bool {
+    let times = time.zip(other);
+    times.is_some_and(|(time, other)| other.as_second() <= time.as_second())
+}
+
 impl Mode {
     /// Whether an orphan becomes the copy of the object that has the name of its source now.
     fn relinks(self) -> bool {
         self.relink || self.order == Some(OrphanAction::Relink)
     }
 
-    /// Whether the export was created at this time or later, in whole seconds, as its creation time is.
+    /// Whether the export was created at this time or later.
     fn came_after(self, at: Option<Timestamp>) -> bool {
-        let times = self.since.zip(at);
-        times.is_some_and(|(since, at)| at.as_second() <= since.as_second())
+        is_not_before(self.since, at)
+    }
+
+    /// Whether a released copy may become that of a new object: the export or the CRD was created after the release.
+    fn links(self, provider: &Provider) -> bool {
+        match &provider.owner {
+            Owner::Released(copy) => self.came_after(copy.at) || is_not_before(self.installed, copy.at),
+            _ => false,
+        }
     }
 
     /// Whether the user wants that an object of the provider is adopted.

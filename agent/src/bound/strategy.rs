@@ -34,6 +34,7 @@ use crate::{
 pub(crate) struct Bound {
     pub(super) export: OwnerReference,
     pub(super) since: Option<Timestamp>,
+    pub(super) installed: Option<Timestamp>,
     pub(super) last_wins: bool,
     pub(super) status_subresource: bool,
     pub(super) adoption: Adoption,
@@ -67,6 +68,7 @@ impl Bound {
             order: self.order(pair),
             adoption,
             since: self.since,
+            installed: self.installed,
         }
     }
 }

@@ -202,7 +202,7 @@ impl BundlePlan {
         }
     }
 
-    /// Updates the annotations that an own binding gets from the bundle.
+    /// Updates what an own binding gets from the bundle.
     fn align(&mut self, seen: &ObservedBundle, binding: &APIServiceBinding) {
         if let Some(patch) = patch(seen, binding) {
             self.ops.push(BundleOp::Patch {
@@ -348,6 +348,7 @@ fn binding(seen: &ObservedBundle, export: &str) -> APIServiceBinding {
     let spec = APIServiceBindingSpec {
         kubeconfig_secret_ref: seen.bundle.spec.kubeconfig_secret_ref.clone(),
         export_name: (name != export).then(|| export.to_owned()),
+        deletion_policy: seen.bundle.spec.deletion_policy,
         ..APIServiceBindingSpec::default()
     };
     let mut binding = APIServiceBinding::new(&name, spec);
@@ -368,7 +369,8 @@ fn inherited_annotations(seen: &ObservedBundle) -> Vec<(&'static str, String)> {
     inherited
 }
 
-/// Returns the patch that updates the annotations of an own binding; `None` if they are up to date.
+/// Returns the patch that updates what an own binding gets from the bundle; `None` if it is up to date. A policy that the bundle does
+/// not set is left as it is.
 fn patch(seen: &ObservedBundle, binding: &APIServiceBinding) -> Option<Value> {
     let mut changes = Map::new();
     for (key, value) in inherited_annotations(seen) {
@@ -381,7 +383,16 @@ fn patch(seen: &ObservedBundle, binding: &APIServiceBinding) -> Option<Value> {
             changes.insert(key.to_owned(), value.into());
         }
     }
-    (!changes.is_empty()).then(|| patch::annotations(&binding.metadata, changes))
+    let policy = seen.bundle.spec.deletion_policy;
+    let policy = policy.filter(|policy| binding.spec.deletion_policy != Some(*policy));
+    if changes.is_empty() && policy.is_none() {
+        return None;
+    }
+    let mut patch = patch::annotations(&binding.metadata, changes);
+    if let Some(policy) = policy {
+        patch["spec"]["deletionPolicy"] = policy.as_str().into();
+    }
+    Some(patch)
 }
 
 #[cfg(test)]

@@ -117,9 +117,13 @@ pub(crate) struct RenewArgs {
 /// Flags of `unbind`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-Deletes the objects of the bound API on this cluster and at the provider, then the API itself, then the binding with its
-role and its Secret. Nothing else on this cluster is deleted. A binding whose `spec.deletionPolicy` is Orphan leaves the
-provider's objects where they are.
+Deletes the objects of the bound API on this cluster, then the API itself, then the binding with its role and its Secret.
+Nothing else on this cluster is deleted.
+
+The provider keeps its copies and marks them as released, unless --delete-objects, your answer, or Delete in the binding's
+`spec.deletionPolicy` says that they are deleted too. On a terminal you are asked if neither a flag nor the binding says it;
+elsewhere they are kept. If you bind the API again, an object that has the name and the content of a released copy is linked
+to it.
 
 The binding of a bundle cannot be ended this way, because the bundle would bind again: change the bundle's
 spec.selector, or delete the bundle, which ends all its bindings.
@@ -127,7 +131,9 @@ spec.selector, or delete the bundle, which ends all its bindings.
 Examples:
   kubectl bind unbind cowboys
   kubectl bind unbind cowboys --wait=false
+  kubectl bind unbind cowboys --delete-objects
   kubectl bind unbind cowboys --force     # if the provider does not exist any more")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct UnbindArgs {
     /// Name of the binding.
     pub(crate) binding: String,
@@ -138,6 +144,15 @@ pub(crate) struct UnbindArgs {
     /// End the binding although its provider cannot be reached. Objects at the provider stay there.
     #[arg(long)]
     pub(crate) force: bool,
+    /// Delete the provider's objects too.
+    #[arg(long, conflicts_with_all = ["keep_objects", "force"])]
+    pub(crate) delete_objects: bool,
+    /// Leave the objects at the provider, also if the binding says Delete.
+    #[arg(long)]
+    pub(crate) keep_objects: bool,
+    /// Do not ask: the provider's objects are kept, unless the binding says Delete.
+    #[arg(short = 'y', long)]
+    pub(crate) yes: bool,
     /// Succeed if the binding does not exist.
     #[arg(long)]
     pub(crate) ignore_not_found: bool,

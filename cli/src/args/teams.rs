@@ -1,9 +1,9 @@
 //! Flags of `provider`, by which a provider's admin sees and ends contracts and grants templates, and of `share`.
 
-use bindery_api::names::KUBE_BIND_NAMESPACE;
+use bindery_api::{names::KUBE_BIND_NAMESPACE, v1alpha2::GroupResource};
 use clap::{ArgGroup, Subcommand};
 
-use super::{RevokeArgs, health::ProviderClusterArgs};
+use super::{RevokeArgs, health::ProviderClusterArgs, resource};
 
 /// Flags of `provider`.
 #[derive(clap::Args, Debug)]
@@ -12,7 +12,7 @@ use super::{RevokeArgs, health::ProviderClusterArgs};
     after_help = "\
 `contracts`, `get` and `revoke` work over the backend (--server and a token), for owners of contracts and for those whom the
 provider's RBAC lets get, list and delete clusterbindings; or on the provider's cluster, with --provider-context or
---provider-kubeconfig. `grant` and `take` need the provider's cluster.
+--provider-kubeconfig. `grant`, `take` and `released` need the provider's cluster.
 
 Examples:
   kubectl bind provider contracts
@@ -20,6 +20,7 @@ Examples:
   kubectl bind provider get kube-bind-5xqjs2 -o yaml
   kubectl bind provider grant cowboys --group ranchers --provider-context provider
   kubectl bind provider take cowboys --group ranchers --provider-context provider
+  kubectl bind provider released --provider-context provider
   kubectl bind provider revoke kube-bind-5xqjs2 --reason \"lost laptop\""
 )]
 pub(crate) struct AdminArgs {
@@ -38,6 +39,8 @@ pub(crate) enum AdminCommand {
     Grant(GrantArgs),
     /// Take the right to bind a template away again; what is bound goes on.
     Take(GrantArgs),
+    /// List the objects that you kept when bindings ended, and end them.
+    Released(ReleasedArgs),
     /// End all credentials of a contract at once.
     Revoke(EndArgs),
 }
@@ -102,6 +105,58 @@ impl EndArgs {
             dry_run: self.dry_run,
             yes: self.yes,
         }
+    }
+}
+
+/// Flags of `provider released`.
+#[derive(clap::Args, Clone, Debug, Default)]
+#[command(
+    group(ArgGroup::new("end").args(["delete", "forget"])),
+    after_help = "\
+A copy is released when its binding, bundle or API ends on the consumer and nobody said that copies are deleted. It stays as
+it is, and is linked again if the same contract binds again and makes an object of the same name and content.
+
+  --delete  The objects are deleted.
+  --forget  The objects stay and become your own: no later binding of the contract takes them into use by itself.
+
+Either needs a selection. An object that has changed since it was listed is left as it is, and the command fails.
+
+Examples:
+  kubectl bind provider released --provider-context provider -o wide
+  kubectl bind provider released --contract kube-bind-5xqjs2 --delete --provider-context provider
+  kubectl bind provider released --resource cowboys.wildwest.dev --name billy --forget --yes --provider-context provider"
+)]
+pub(crate) struct ReleasedArgs {
+    /// Only objects that this contract released: its namespace on the provider.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) contract: Option<String>,
+    /// Only objects of this resource.
+    #[arg(long, value_name = "RESOURCE[.GROUP]", value_parser = resource)]
+    pub(crate) resource: Option<GroupResource>,
+    /// Only objects in this namespace of the provider.
+    #[arg(short, long, value_name = "NAME")]
+    pub(crate) namespace: Option<String>,
+    /// Only objects of this name; may be repeated.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Vec<String>,
+    /// Delete the objects.
+    #[arg(long)]
+    pub(crate) delete: bool,
+    /// Make the objects your own.
+    #[arg(long)]
+    pub(crate) forget: bool,
+    /// Do it without being asked.
+    #[arg(short = 'y', long)]
+    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) provider: ProviderClusterArgs,
+}
+
+impl ReleasedArgs {
+    /// Whether the flags select some objects and not others.
+    pub(crate) fn selects(&self) -> bool {
+        let is_named = self.contract.is_some() || self.namespace.is_some();
+        is_named || self.resource.is_some() || !self.name.is_empty()
     }
 }
 

@@ -1,11 +1,11 @@
-//! Asks the user whether the provider's claims may take effect.
+//! Asks the user whether the provider's claims may take effect, and whether something ends.
 
 use std::io::{IsTerminal as _, Write as _};
 
 use bindery_api::v1alpha2::PermissionClaim;
 
 use crate::{
-    claims::{Decision, Question, Verdict, explained, is_yes, verdict},
+    claims::{Decision, Question, Verdict, explained, is_plain_yes, is_yes, verdict},
     errors::Failure,
     provider::offer::Offer,
     render::{output::printable, steps::Steps},
@@ -40,6 +40,27 @@ pub(super) fn ask(question: Question, answered: bool, (who, what): (&str, &str),
         Verdict::Ask if is_yes(question, &answer(question, who, what)?) => Ok(()),
         Verdict::Ask => Err(Failure::Declined(undone.to_owned())),
     }
+}
+
+/// Asks the user for a yes, unless a flag has answered. `what` says what ends, `question` how.
+pub(super) fn confirm(what: &str, question: &str, answered: bool) -> Result<(), Failure> {
+    if answered {
+        return Ok(());
+    }
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return Err(Failure::Usage(format!(
+            "{what} end only after a yes, and there is no terminal to ask on; add --yes"
+        )));
+    }
+    let mut terminal = std::io::stderr().lock();
+    write!(terminal, "{what}. {question}? [y/N] ")?;
+    terminal.flush()?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    if is_plain_yes(&answer) {
+        return Ok(());
+    }
+    Err(Failure::OrphansStay(what.to_owned()))
 }
 
 fn answer(question: Question, who: &str, what: &str) -> Result<String, Failure> {

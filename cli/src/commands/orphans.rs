@@ -1,9 +1,6 @@
 //! `orphans`: shows which bindings have copies that lost their source, and ends such copies.
 
-use std::{
-    io::{IsTerminal as _, Write},
-    time::Duration,
-};
+use std::{io::Write, time::Duration};
 
 use bindery_api::{
     Conditions as _, annotations,
@@ -15,10 +12,9 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 use serde::Serialize;
 
-use super::Context;
+use super::{Context, consent};
 use crate::{
     args::OrphansArgs,
-    claims::is_plain_yes,
     consumer::{Consumer, wait::Watched},
     errors::Failure,
     render::output::{Show, age, printable},
@@ -96,28 +92,12 @@ fn confirm(action: OrphanAction, orphans: &Told, answered: bool) -> Result<(), F
         orphans.count,
         printable(&orphans.binding)
     );
-    if answered {
-        return Ok(());
-    }
-    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        return Err(Failure::Usage(format!(
-            "{what} end only after a yes, and there is no terminal to ask on; add --yes"
-        )));
-    }
     let end = match action {
         OrphanAction::Delete => "Delete the copies on the provider",
         OrphanAction::Release => "Leave the copies to the provider",
         OrphanAction::Relink => "Link the copies to the new objects of the same names",
     };
-    let mut terminal = std::io::stderr().lock();
-    write!(terminal, "{what}. {end}? [y/N] ")?;
-    terminal.flush()?;
-    let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer)?;
-    if is_plain_yes(&answer) {
-        return Ok(());
-    }
-    Err(Failure::OrphansStay(what))
+    consent::confirm(&what, end, answered)
 }
 
 fn told_set(binding: &APIServiceBinding) -> Option<OrphanSet> {

@@ -1,7 +1,8 @@
-//! `provider`: contracts and grants, as the provider's admin sees them.
+//! `provider`: contracts, grants and released objects, as the provider's admin sees them.
 
 mod contracts;
 mod grant;
+mod released;
 
 pub(super) use contracts::text as contract_text;
 
@@ -20,6 +21,7 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &AdminArgs) ->
         AdminCommand::Get(args) => contracts::get(context, args).await,
         AdminCommand::Grant(args) => grant::grant(context, args).await,
         AdminCommand::Take(args) => grant::take(context, args).await,
+        AdminCommand::Released(args) => released::run(context, args).await,
         AdminCommand::Revoke(args) => Box::pin(revoke::run(context, &args.revoke())).await,
     }
 }

@@ -1,4 +1,6 @@
-//! `unbind`: ends a binding, and deletes its objects.
+//! `unbind`: ends a binding with its objects on this cluster, and those of the provider if the user wants that.
+
+mod fate;
 
 use std::{io::Write, time::Duration};
 
@@ -6,7 +8,7 @@ use bindery_api::{
     Conditions as _, annotations,
     conditions::{CONNECTED, EXPORT_NOT_SELECTED, EXPORT_REMOVED},
     names,
-    v1alpha2::{APIServiceBinding, APIServiceBindingBundle},
+    v1alpha2::{APIServiceBinding, APIServiceBindingBundle, GroupResource},
 };
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, ResourceExt as _};
@@ -23,8 +25,9 @@ use crate::{
         steps::Steps,
     },
 };
+use fate::Fate;
 
-/// How long an unbind may take, unless `--timeout` says otherwise. Every object is deleted on both sides first.
+/// How long an unbind may take, unless `--timeout` says otherwise. Every object ends first.
 const PATIENCE: Duration = Duration::from_mins(5);
 
 /// `kubectl bind unbind BINDING`
@@ -44,6 +47,12 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &UnbindArgs) -
         bundles => Some(bundles?),
     };
     refuse_rebound(binding, bundles.as_deref().unwrap_or_default())?;
+    let bound: Vec<_> = binding.status.iter().flat_map(|known| &known.bound_schemas).collect();
+    let objects = count(&consumer, &bound).await?;
+    let fate = match fate::fate(binding.spec.deletion_policy, args) {
+        Some(fate) => fate,
+        None => fate::ask(&args.binding, objects)?,
+    };
     let secret = if let Some(bundles) = &bundles {
         own_secret(&consumer, binding, (&bindings, bundles), &context.steps).await?
     } else {
@@ -60,10 +69,13 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &UnbindArgs) -
             .annotate(binding, annotations::FORCE_UNBIND, annotations::TRUE)
             .await?;
     }
+    if !args.force && !fate.is_said_by(binding.spec.deletion_policy) {
+        consumer.set_deletion_policy(binding, fate.policy()).await?;
+    }
     let watched =
         Watched::<APIServiceBinding>::start(&consumer, "", &args.binding, context.settings.patience(PATIENCE));
     consumer.delete(Api::all(consumer.client()), binding).await?;
-    context.steps.done(&deleting(binding));
+    context.steps.done(&deleting(&args.binding, &bound, objects, fate));
     if args.wait {
         watched.gone(binding.metadata.uid.as_deref(), &context.steps).await?;
         context
@@ -77,23 +89,39 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &UnbindArgs) -
         if args.wait { "unbound" } else { "is being unbound" }
     );
     match context.printer.format() {
-        Format::Json | Format::Yaml => context
-            .printer
-            .document(&json!({ "binding": args.binding, "unbound": args.wait })),
+        Format::Json | Format::Yaml => context.printer.document(&json!({
+            "binding": args.binding, "unbound": args.wait, "objects": objects, "providerObjects": fate.as_str(),
+        })),
         Format::Name => context.printer.text(&format!("{}\n", binding.reference())),
         Format::Table | Format::Wide => context.printer.text(&format!("{text}\n")),
     }
 }
 
-fn deleting(binding: &APIServiceBinding) -> String {
-    let bound: Vec<_> = binding.status.iter().flat_map(|known| &known.bound_schemas).collect();
-    if bound.is_empty() {
-        return format!("asked to unbind {}", binding.name_any());
+/// Counts the objects of these resources; `None` if the user may not list them all.
+async fn count(consumer: &Consumer, bound: &[&GroupResource]) -> Result<Option<u64>, Failure> {
+    let mut sum = 0;
+    for resource in bound {
+        match consumer.count(resource).await {
+            Ok(objects) => sum += objects,
+            Err(failure) if failure.exit() == Exit::Denied => return Ok(None),
+            Err(failure) => return Err(failure),
+        }
     }
+    Ok(Some(sum))
+}
+
+fn deleting(binding: &str, bound: &[&GroupResource], objects: Option<u64>, fate: Fate) -> String {
+    if bound.is_empty() {
+        return format!("asked to unbind {binding}");
+    }
+    let fate = match fate {
+        Fate::Kept => "the provider keeps its copies, marked as released",
+        Fate::Deleted => "the provider's copies are deleted too",
+    };
     format!(
-        "asked to unbind {}, with all objects of {}",
-        binding.name_any(),
-        joined(bound)
+        "asked to unbind {binding}, with {} of {}; {fate}",
+        fate::counted(objects),
+        joined(bound.iter().copied())
     )
 }
 

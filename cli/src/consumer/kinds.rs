@@ -1,6 +1,7 @@
 //! Resolves the name of an API, as kubectl does.
 
 use bindery_api::v1alpha2::{GroupResource, Scope};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     api::{ApiResource, GroupVersionKind},
     core::discovery::v2::APIGroupDiscoveryList,
@@ -118,6 +119,14 @@ pub(crate) fn resolve(kinds: &[Kind], word: &str, is_bound: impl Fn(&GroupResour
             joined(several.iter().map(|kind| kind.resource()))
         )),
     }
+}
+
+/// The resource that a CustomResourceDefinition defines, in a version that is served; `None` if none is.
+pub(crate) fn served_resource(definition: &CustomResourceDefinition) -> Option<ApiResource> {
+    let version = definition.spec.versions.iter().find(|version| version.served)?;
+    let (group, names) = (&definition.spec.group, &definition.spec.names);
+    let kind = GroupVersionKind::gvk(group, &version.name, &names.kind);
+    Some(ApiResource::from_gvk_with_plural(&kind, &names.plural))
 }
 
 #[cfg(test)]

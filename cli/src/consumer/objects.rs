@@ -1,5 +1,6 @@
 //! Objects of any kind of the consumer cluster, and the Events about them.
 
+use bindery_api::{names, v1alpha2::GroupResource};
 use bindery_runtime::errors;
 use k8s_openapi::api::core::v1::Event;
 use kube::{
@@ -8,7 +9,10 @@ use kube::{
     core::discovery::v2::APIGroupDiscoveryList,
 };
 
-use super::{Consumer, again, kinds::kinds};
+use super::{
+    Consumer, again,
+    kinds::{self, kinds},
+};
 use crate::{errors::Failure, provider::contract::PAGE};
 
 impl Consumer {
@@ -74,6 +78,23 @@ impl Consumer {
                 Err(error) if errors::is_not_found(&error) => return Ok(all),
                 Err(error) => return Err(Failure::cluster(format!("list {}", resource.plural))(error)),
             }
+        }
+    }
+
+    /// Counts the objects of a resource that a CustomResourceDefinition defines, by one small request; none where it is not served.
+    pub(crate) async fn count(&self, resource: &GroupResource) -> Result<u64, Failure> {
+        let name = names::custom_resource_definition(&resource.resource, &resource.group);
+        let Some(api) = self.definition(&name).await?.as_ref().and_then(kinds::served_resource) else {
+            return Ok(0);
+        };
+        let api = self.objects(&api, "");
+        match again(async || api.list_metadata(&ListParams::default().limit(1)).await).await {
+            Ok(page) => {
+                let rest = page.metadata.remaining_item_count.unwrap_or_default();
+                Ok(u64::try_from(rest).unwrap_or_default() + u64::try_from(page.items.len()).unwrap_or_default())
+            }
+            Err(error) if errors::is_not_found(&error) => Ok(0),
+            Err(error) => Err(Failure::cluster(format!("count {resource}"))(error)),
         }
     }
 

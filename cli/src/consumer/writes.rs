@@ -3,7 +3,7 @@
 use bindery_api::{
     annotations,
     meta::owner_reference,
-    v1alpha2::{APIServiceBinding, GroupResource, PermissionClaim},
+    v1alpha2::{APIServiceBinding, DeletionPolicy, GroupResource, PermissionClaim},
 };
 use bindery_runtime::preconditions::unchanged;
 use k8s_openapi::{
@@ -91,6 +91,16 @@ impl Consumer {
         let name = binding.name_any();
         self.merge(&api, &name, &patch, format!("annotate APIServiceBinding {name}"))
             .await
+    }
+
+    /// Sets what becomes of the provider's objects when the binding is deleted; `None` removes what was set.
+    pub(crate) async fn set_deletion_policy(
+        &self,
+        binding: &APIServiceBinding,
+        policy: Option<DeletionPolicy>,
+    ) -> Result<(), Failure> {
+        let patch = json!({ "metadata": { "uid": binding.uid() }, "spec": { "deletionPolicy": policy } });
+        self.change(binding, &patch).await
     }
 
     /// Replaces the rules of the role; fails if the role has changed since it was read.

@@ -325,6 +325,9 @@ fn conflict(object: &ObjectFacts, copy: &ObjectFacts, link: &BindingLink) -> Opt
             ),
             None => "ask the provider to delete its copy, or restore the object that it was made from".to_owned(),
         },
+        Marked::Released => "let this object say what that one says, give it another name, or ask the provider's admin to end that one: \
+                             kubectl bind provider released"
+            .to_owned(),
         _ => "give this object another name, or ask the provider to delete its own".to_owned(),
     };
     Some(

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use anyhow::{Context as _, Result, anyhow, ensure};
 use bindery_api::{Conditions as _, annotations, names, v1alpha2 as api};
 pub(crate) use bindery_e2e::call::wish;
-use bindery_e2e::{Consumer, Provider, eventually, lease, run, wildwest::SOON};
+use bindery_e2e::{Consumer, Provider, bound::deletes_copies, eventually, lease, run, wildwest::SOON};
 use bindery_sdk::{Bound, Client, Error};
 use k8s_openapi::{
     ByteString,
@@ -186,6 +186,7 @@ impl Case {
     /// Deletes a binding and waits until it is gone.
     pub(crate) async fn unbind(&self, name: &str) -> Result<()> {
         let bindings: Api<api::APIServiceBinding> = Api::all(self.consumer().plane.client());
+        deletes_copies(&bindings, name).await?;
         bindings.delete(name, &kube::api::DeleteParams::default()).await?;
         eventually(format!("binding {name} to be gone"), SOON, || async {
             let left = bindings.get_opt(name).await?;

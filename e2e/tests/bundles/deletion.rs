@@ -1,11 +1,11 @@
 //! A bundle is deleted: its bindings drain and finish, and nothing is left.
 
 use anyhow::{Result, ensure};
-use bindery_api::names::KUBECONFIG_KEY;
+use bindery_api::{annotations, names::KUBECONFIG_KEY};
 use bindery_e2e::{eventually_ok, offer::Offer, remains, wildwest::SOON};
 use kube::{
     Api, ResourceExt as _,
-    api::{DeleteParams, DynamicObject, ListParams},
+    api::{DeleteParams, DynamicObject, ListParams, PropagationPolicy},
 };
 use serde_json::json;
 
@@ -13,6 +13,7 @@ use crate::world::{Case, case};
 
 const FIRST: Offer = Offer { name: "del-first" };
 const SECOND: Offer = Offer { name: "del-second" };
+const KEPT: Offer = Offer { name: "del-kept" };
 
 pub(crate) async fn a_bundle_that_is_deleted_with_its_secret_leaves_nothing() -> Result<()> {
     case("deleted", async |case| {
@@ -54,6 +55,43 @@ pub(crate) async fn a_bundle_that_is_deleted_with_its_secret_leaves_nothing() ->
             "objects are left"
         );
         Ok(())
+    })
+    .await
+}
+
+pub(crate) async fn a_bundle_that_says_nothing_of_copies_leaves_them_to_the_next() -> Result<()> {
+    case("copies-kept", async |case| {
+        let contract = case.contract(&case.world.p, &[KEPT]).await?;
+        let bundle = case.bundle("");
+        bundle.give(&contract.export(KEPT).await?.yaml()?).await?;
+        let says_nothing = json!({"deletionPolicy": null});
+        bundle.apply(says_nothing.clone()).await?;
+        bundle.binds(&[KEPT.name]).await?;
+        let pair = case.object(&contract, KEPT, "one").await?;
+        let copy = pair.copy().await?;
+        for propagation in [PropagationPolicy::Background, PropagationPolicy::Foreground] {
+            let params = DeleteParams {
+                propagation_policy: Some(propagation),
+                ..DeleteParams::default()
+            };
+            bundle.bundles.delete(&bundle.name, &params).await?;
+            bundle.unbound(KEPT.name).await?;
+            remains::on_consumer(&case.world.consumer, KEPT.name, &KEPT.group()).await?;
+            let kept = pair.copies.get(&pair.name).await?;
+            ensure!(kept.uid() == copy, "it is another copy");
+            ensure!(
+                kept.annotations().contains_key(annotations::RELEASED),
+                "{:?}",
+                kept.annotations()
+            );
+            // The export stays for the next bundle, which links what says the same.
+            bundle.apply(says_nothing.clone()).await?;
+            bundle.binds(&[KEPT.name]).await?;
+            let again = case.object(&contract, KEPT, "one").await?;
+            ensure!(again.copy().await? == copy, "it is another copy");
+        }
+        bundle.apply(json!({})).await?;
+        bundle.delete(&[KEPT.name]).await
     })
     .await
 }

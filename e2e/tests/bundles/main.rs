@@ -54,6 +54,7 @@ fn bindings_of_others_are_left_alone_and_own_ones_end() -> Result<()> {
         removed::what_has_objects_is_kept_until_they_are_gone_or_the_user_consents().boxed_local(),
         removed::a_bundle_may_end_bindings_with_their_objects().boxed_local(),
         deletion::a_bundle_that_is_deleted_with_its_secret_leaves_nothing().boxed_local(),
+        deletion::a_bundle_that_says_nothing_of_copies_leaves_them_to_the_next().boxed_local(),
     ])
 }
 

@@ -112,7 +112,7 @@ impl World {
     }
 
     pub(crate) async fn unbind(&self) -> Result<()> {
-        let args = ["unbind", "ranch"];
+        let args = ["unbind", "ranch", "--delete-objects"];
         self.consumer.bind(&self.provider, &self.token, &args).await.map(drop)
     }
 

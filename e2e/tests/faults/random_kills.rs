@@ -101,7 +101,9 @@ async fn strike(bound: &mut Bound, foreign: &Foreign, round: u64, work: Work, bl
             blow.fall(bound).await?;
         }
         Work::Unbind => {
-            bound.bind(&["unbind", "cowboys", "--wait=false"]).await?;
+            bound
+                .bind(&["unbind", "cowboys", "--delete-objects", "--wait=false"])
+                .await?;
             blow.fall(bound).await?;
             bound.is_gone().await?;
             foreign.is_untouched().await?;

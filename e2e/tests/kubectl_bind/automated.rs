@@ -225,7 +225,7 @@ async fn cluster_scoped_ones_would_be_adopted(world: &World) -> Result<()> {
         seen.sort_unstable();
         ensure!(seen == expected, "{list}");
         plane.kubectl(&["delete", "sheriffs", "--all"]).await?;
-        world.bind(&["unbind", template]).await?;
+        world.bind(&["unbind", template, "--delete-objects"]).await?;
     }
     Ok(())
 }

@@ -67,7 +67,7 @@ pub(crate) async fn through_kubectl(world: &World) -> Result<()> {
 
     let unbind = kubectl.completes(&["unb"]).await?;
     ensure!(
-        unbind.lines[0] == "unbind\tEnd a binding and delete its objects",
+        unbind.lines[0] == "unbind\tEnd a binding and its objects on this cluster",
         "{:?}",
         unbind.lines
     );

@@ -355,10 +355,10 @@ async fn renews(world: &World) -> Result<()> {
 }
 
 async fn unbinds(world: &World) -> Result<()> {
-    world
-        .bind(&["unbind", "cowboys"])
-        .await?
-        .expect(0, &["with all objects of cowboys.wildwest.dev", "unbound"])?;
+    world.bind(&["unbind", "cowboys"]).await?.expect(
+        0,
+        &["of cowboys.wildwest.dev; the provider keeps its copies", "unbound"],
+    )?;
     let left = world.versions().await?;
     ensure!(!left.contains("cowboys"), "{left}");
     world.bind(&["unbind", "cowboys"]).await?.expect(4, &["\"cowboys\""])?;
@@ -419,10 +419,11 @@ async fn a_slow_unbind_goes_on(world: &World) -> Result<()> {
         patch(json!({ "metadata": { "finalizers": null } })).await?;
         anyhow::Ok(())
     };
-    let unbind = ["unbind", "cowboys", "-o", "json"];
+    let unbind = ["unbind", "cowboys", "--delete-objects", "-o", "json"];
     let unbound = world.bind_meanwhile(&unbind, "3 objects are left", unheld).await?;
     let unbound = unbound.expect(0, &[])?.json()?;
     ensure!(unbound["unbound"] == true, "{unbound}");
+    ensure!(unbound["providerObjects"] == "deleted", "{unbound}");
     ensure!(
         secrets.get_opt("kubeconfig-cowboys").await?.is_none(),
         "the Secret is still there"

@@ -107,7 +107,7 @@ fn claims_and_why_with_everything_real() -> Result<()> {
         rejected_and_accepted(&world).await?;
         cluster_scoped(&world).await?;
         a_collection(&world).await?;
-        world.bind(&["unbind", TEMPLATE]).await?;
+        world.bind(&["unbind", TEMPLATE, "--delete-objects"]).await?;
         let left = world
             .consumer
             .plane
@@ -198,7 +198,7 @@ async fn cluster_scoped(world: &World) -> Result<()> {
         secret.contains("because sheriffs.wildwest.dev wyatt-earp names it"),
         "{secret}"
     );
-    world.bind(&["unbind", SHERIFFS]).await.map(drop)
+    world.bind(&["unbind", SHERIFFS, "--delete-objects"]).await.map(drop)
 }
 
 /// A collection is bound with one command, each template by a binding of its own.
@@ -267,7 +267,7 @@ async fn a_collection(world: &World) -> Result<()> {
     world.bind(&["orient"]).await?;
     world.bind(&["east", "--kind", "template"]).await?;
     for member in MEMBERS {
-        world.bind(&["unbind", member]).await?;
+        world.bind(&["unbind", member, "--delete-objects"]).await?;
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use bindery_api::annotations;
-use bindery_e2e::{remains, run};
+use bindery_e2e::{bound::deletes_copies, remains, run};
 use kube::{
     ResourceExt as _,
     api::{DeleteParams, DynamicObject},
@@ -114,6 +114,7 @@ async fn unbinding_one_leaves_the_other(bench: &Bench) -> Result<()> {
     let (a, b) = (&bench.a, &bench.b);
     let name = "at-the-end";
     shared(bench, name).await?;
+    deletes_copies(&a.bindings(), bench.cell.name).await?;
     a.bindings().delete(bench.cell.name, &DeleteParams::default()).await?;
     a.ended().await?;
     remains::on_consumer(a.consumer, bench.cell.name, &bench.cell.group()).await?;

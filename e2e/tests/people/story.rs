@@ -36,7 +36,7 @@ fn a_person_binds_what_the_group_may_and_loses_no_more_than_the_group() -> Resul
             cowboys.copied("billy", "ride").await?;
             loses_the_group(world, &belle, &cowboys).await?;
             logs_out(&belle, &cowboys).await?;
-            belle.ok(&["unbind", "cowboys"]).await?;
+            belle.ok(&["unbind", "cowboys", "--delete-objects"]).await?;
             belle.ok(&["server", "remove", &belle.server]).await?;
             let said = belle.fails(&["templates"], 2).await?;
             ensure!(said.contains("no server is given"), "{said}");

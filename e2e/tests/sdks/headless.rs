@@ -49,7 +49,9 @@ fn every_sdk_binds_headless() -> Result<()> {
             cowboys.copied(program.name, "rob a train").await?;
             cowboys.ours.delete(program.name, &DeleteParams::default()).await?;
             cowboys.gone(program.name).await?;
-            consumer.bind(&provider, &token, &["unbind", "cowboys"]).await?;
+            consumer
+                .bind(&provider, &token, &["unbind", "cowboys", "--delete-objects"])
+                .await?;
             remains::none(&provider, &consumer, "cowboys", "wildwest.dev").await?;
             writeln!(
                 io::stderr().lock(),

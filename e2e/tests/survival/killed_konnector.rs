@@ -64,7 +64,9 @@ fn konnector_killed_during_a_burst() -> Result<()> {
         bound.bound_once().await?;
 
         gate.shut_after(UNBIND_KILL_AFTER, writes_to(""));
-        bound.bind(&["unbind", "cowboys", "--wait=false"]).await?;
+        bound
+            .bind(&["unbind", "cowboys", "--delete-objects", "--wait=false"])
+            .await?;
         gate.silent().await;
         bound.consumer.konnectors[KILL_AFTER.len()].kill9()?;
         let left = bound

@@ -72,7 +72,7 @@ async fn versions_apart(provider: &mut Provider, parties: &[Party], former: Prog
             party.versions(provider, "kept").await? == *kept,
             "an object that nobody touched was written or replaced"
         );
-        party.bind(provider, &["unbind", "cowboys"]).await?;
+        party.bind(provider, &["unbind", "cowboys", "--delete-objects"]).await?;
         remains::none(provider, &party.consumer, "cowboys", "wildwest.dev").await?;
     }
     Ok(())

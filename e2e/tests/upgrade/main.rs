@@ -107,7 +107,7 @@ async fn commands(world: &World) -> Result<()> {
     world.bind("renew", &[CELLS[0].name]).await?;
     world.ready(CELLS[0].name).await?;
     for cell in &CELLS {
-        world.bind("unbind", &[cell.name]).await?;
+        world.bind("unbind", &[cell.name, "--delete-objects"]).await?;
         for name in KEPT {
             cell.is_gone(world, name).await?;
         }

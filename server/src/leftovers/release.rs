@@ -39,20 +39,25 @@ pub async fn release(state: &State, contract: &str, leftovers: &Leftovers) -> Re
     }
     stream::iter(releases)
         .buffer_unordered(CONCURRENT)
+        .map_ok(|is_released| {
+            if is_released {
+                state.released.inc();
+            }
+        })
         .try_collect::<()>()
         .await
 }
 
-/// Annotates the object as it was seen. Several contracts may write one object, so that after a conflict it is read again: it
-/// may belong to another contract by now.
-async fn release_one(api: Api<DynamicObject>, contract: &str, mut object: SyncedObject) -> Result<(), WriteError> {
+/// Annotates the object as it was seen; returns whether this call released it. Several contracts may write one object, so that after a
+/// conflict it is read again: it may belong to another contract by now.
+async fn release_one(api: Api<DynamicObject>, contract: &str, mut object: SyncedObject) -> Result<bool, WriteError> {
     const LOOKS: u32 = 5;
     let mut looks = 0;
     loop {
         let patch = Patch::Merge(release_patch(&object, contract));
         let error = match api.patch_metadata(&object.name, &params(), &patch).await {
-            Ok(_) => return Ok(()),
-            Err(error) if errors::is_not_found(&error) => return Ok(()),
+            Ok(_) => return Ok(true),
+            Err(error) if errors::is_not_found(&error) => return Ok(false),
             Err(error) => error,
         };
         looks += 1;
@@ -61,11 +66,11 @@ async fn release_one(api: Api<DynamicObject>, contract: &str, mut object: Synced
         }
         let now = api.get_metadata_opt(&object.name).await?;
         let Some(now) = now.filter(|now| belongs_to(now, contract)) else {
-            return Ok(());
+            return Ok(false);
         };
         object = SyncedObject::of(object.resource, &object.namespace, &now.metadata, contract);
         if object.released {
-            return Ok(());
+            return Ok(false);
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     users::{Action, Consent, Ending, Propagation},
 };
 
-/// A foreground deletion of the binding, as a prune does it.
+/// A foreground deletion of a binding whose user said nothing of copies, as a prune does it: the copies stay.
 pub(super) fn a_foreground_delete_of_the_binding() -> History {
     let end = Action::End {
         relation: RELATION,
@@ -18,7 +18,7 @@ pub(super) fn a_foreground_delete_of_the_binding() -> History {
     with_objects(3).user(20_000, end)
 }
 
-/// A user deletes the CRD of a binding with deletionPolicy Orphan: the objects of the CRD end with it, and their copies too.
+/// A user deletes the CRD of a binding with deletionPolicy Orphan: the objects of the CRD end with it, and their copies stay.
 pub(super) fn a_deleted_crd_of_a_binding_that_keeps_copies() -> History {
     let end = Action::End {
         relation: RELATION,
@@ -54,8 +54,7 @@ pub(super) fn objects_that_come_with_an_unbind() -> History {
     })
 }
 
-/// The provider is restored while an unbind deletes, and the konnector starts anew: what the restore brought back is deleted again.
-/// Until then the provider does not delete the export, and the binding waits.
+/// The provider is restored while an unbind goes on, and the konnector starts anew. What the restore brought back stays.
 pub(super) fn a_restored_provider_while_unbinding() -> History {
     let of = Cluster::Provider(1);
     let process = ProcessName::Konnector {

@@ -16,7 +16,7 @@ use crate::faults::ProcessName;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Circumstance {
-    /// A user ended the use of the API, without saying what is to happen to copies.
+    /// A user ended the use of the API, without saying what is to happen to copies: they stay.
     Unbound,
     /// A user ended the use of the API, with deletionPolicy Delete.
     UnboundDeleting,
@@ -84,8 +84,9 @@ pub enum Circumstance {
 pub enum Word {
     /// The user wants copies deleted with the binding, and ended the binding.
     DeletePolicy,
-    /// The user wants copies kept, and ended the binding. The objects on the consumer go with it, as the documentation says.
-    OrphanPolicy,
+    /// The user ended the binding, and wants copies kept, or did not say that they go. The objects on the consumer go with the binding,
+    /// as the documentation says.
+    KeepsCopies,
     /// The user ordered the deletion of copies whose sources are missing.
     OrphansDeleted,
     /// The user consented to the end of a bundle's binding with its objects.
@@ -161,7 +162,7 @@ impl Ledger {
 
     /// Whether a user said that the copy of this source may go. `binding` is the UID of the binding that there is now.
     pub fn allows_end_of_copy(&self, relation: Relation, source: &str, binding: Option<&str>) -> bool {
-        self.covers(relation, source, binding, |word| word != Word::OrphanPolicy)
+        self.covers(relation, source, binding, |word| word != Word::KeepsCopies)
     }
 
     /// Whether a user said that this object of the consumer may go. `binding` is the UID of the binding that there is now.
@@ -360,6 +361,23 @@ mod tests {
         assert!(!ledger.allows_end_of_copy(relation, "s", Some("b")));
         ledger.bound(relation, "b");
         assert!(!ledger.allows_end_of_copy(relation, "s", None));
+    }
+
+    #[test]
+    fn an_end_that_says_nothing_of_copies_keeps_them() {
+        let relation = Relation {
+            consumer: 1,
+            provider: 1,
+        };
+        let said = Said {
+            word: Word::KeepsCopies,
+            binding: "a".to_owned(),
+            only: None,
+        };
+        let mut ledger = Ledger::default();
+        ledger.say(relation, said);
+        assert!(!ledger.allows_end_of_copy(relation, "s", Some("a")));
+        assert!(ledger.allows_end_of_source(relation, "s", Some("a")));
     }
 
     #[test]

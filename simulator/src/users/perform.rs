@@ -401,10 +401,13 @@ impl Users {
                 Circumstance::UnboundDeleting
             }
             Some("Orphan") => {
-                say(Word::OrphanPolicy);
+                say(Word::KeepsCopies);
                 Circumstance::UnboundKeeping
             }
-            _ => Circumstance::Unbound,
+            _ => {
+                say(Word::KeepsCopies);
+                Circumstance::Unbound
+            }
         };
         self.ledger.of_relation(relation, circumstance);
     }

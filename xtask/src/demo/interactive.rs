@@ -109,7 +109,7 @@ impl Demo<'_> {
     async fn unbind(&mut self) -> Result<()> {
         let start = Instant::now();
         self.consumer
-            .bind(self.provider, &self.token, &["unbind", "cowboys"])
+            .bind(self.provider, &self.token, &["unbind", "cowboys", "--delete-objects"])
             .await?;
         self.steps.record("unbound", start)?;
         self.nothing_is_left().await

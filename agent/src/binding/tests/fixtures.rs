@@ -6,7 +6,8 @@ use bindery_api::{
     annotations, finalizers,
     v1alpha2::{
         APIServiceBinding, APIServiceBindingSpec, APIServiceBindingStatus, APIServiceExport, APIServiceExportSpec,
-        BoundSchema, BoundSchemaSpec, BoundSchemaVersion, ExportResource, GroupResource, PermissionClaim,
+        BoundSchema, BoundSchemaSpec, BoundSchemaVersion, DeletionPolicy, ExportResource, GroupResource,
+        PermissionClaim,
     },
 };
 use jiff::Timestamp;
@@ -71,9 +72,13 @@ pub(super) fn export() -> APIServiceExport {
     export
 }
 
-/// A binding that was just created, whose provider answers.
+/// A binding that was just created, whose provider answers, and whose objects are to be deleted with it.
 pub(super) fn fresh() -> ObservedBinding {
-    let mut binding = APIServiceBinding::new("cowboys", APIServiceBindingSpec::default());
+    let spec = APIServiceBindingSpec {
+        deletion_policy: Some(DeletionPolicy::Delete),
+        ..APIServiceBindingSpec::default()
+    };
+    let mut binding = APIServiceBinding::new("cowboys", spec);
     binding.metadata.uid = Some("binding-uid".to_owned());
     ObservedBinding {
         binding: Arc::new(binding),
@@ -160,7 +165,7 @@ pub(super) fn spec(seen: &ObservedBinding) -> EngineSpec {
     let CrdState::Usable(resource) = state else {
         panic!("{state:?}");
     };
-    EngineSpec::of(1, &export(), resource)
+    EngineSpec::of(1, &export(), seen.crds.get(CRD).map(AsRef::as_ref), resource)
 }
 
 pub(super) fn session(seen: &mut ObservedBinding) -> &mut ObservedSession {

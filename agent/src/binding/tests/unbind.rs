@@ -15,7 +15,8 @@ use crate::{
         observed::ExportDeletion,
     },
     controller::access::SecretProblem,
-    drain::{DrainMode, DrainProgress},
+    drain::DrainProgress,
+    engine::Problem,
     session::{connect::ConnectError, provider_rights::READ_NAMESPACE},
 };
 
@@ -333,6 +334,61 @@ fn objects_whose_binding_orphans_them_are_let_go_and_stay() {
         }
         assert!(seen.binding.finalizers().is_empty(), "{:?}", plan(&seen));
         assert_eq!(seen.crds.len(), 1);
+    }
+}
+
+/// The state longer after the deletion than the konnector tries to release copies.
+fn late(mut seen: ObservedBinding) -> ObservedBinding {
+    seen.now += jiff::SignedDuration::from_secs(31);
+    seen
+}
+
+#[test]
+fn what_nobody_ordered_deletes_no_copy() {
+    let unset = |seen: &mut ObservedBinding| binding(seen).spec.deletion_policy = None;
+    let by_bundle = |seen: &mut ObservedBinding| {
+        let owner = json!({"apiVersion": "kube-bind.io/v1alpha2", "kind": "APIServiceBindingBundle", "name": "west",
+                           "uid": "u", "controller": true});
+        binding(seen).metadata.owner_references = Some(vec![serde_json::from_value(owner).unwrap()]);
+    };
+    let of_its_own = with(served(), unset);
+    check(&of_its_own, &["stop engine", "release All"], "counting");
+    check(&with(pinned(), unset), &["force export"], "requesting");
+    let cut_off = with(of_its_own, |seen| seen.access = ContractAccess::Connecting);
+    check(&cut_off, &["stop engine", "release All"], "counting");
+
+    // Nobody deletes the export then, so the konnector marks the copies.
+    let without_backend = |seen: &mut ObservedBinding| session(seen).has_backend = false;
+    for change in [by_bundle as fn(&mut ObservedBinding), without_backend] {
+        let seen = with(with(served(), unset), change);
+        check(&seen, &["drain", "go on"], "counting");
+        let expired = |seen: &mut ObservedBinding| session(seen).expired = Some("yesterday".to_owned());
+        check(&with(seen.clone(), expired), &["pause"], "yesterday");
+        check(
+            &late(with(seen.clone(), expired)),
+            &["stop engine", "release All"],
+            "counting",
+        );
+        let cut_off = |seen: &mut ObservedBinding| {
+            seen.engines.get_mut(CRD).unwrap().progress.problem = Some(Problem {
+                reason: "Unreachable",
+                message: "cannot watch the provider".to_owned(),
+                cause: Cause::Unreachable,
+            });
+        };
+        check(&with(seen.clone(), cut_off), &["drain", "go on"], "cannot watch");
+        check(
+            &late(with(seen.clone(), cut_off)),
+            &["stop engine", "release All"],
+            "counting",
+        );
+        check(&late(seen.clone()), &["drain", "go on"], "counting");
+        let begun = releasing(seen.clone(), DrainMode::All, Some(2));
+        check(&begun, &[], "2 objects are left");
+        let ended = with(with(pinned(), unset), change);
+        check(&ended, &["delete roles", "remove finalizer"], "");
+        let deleting = with(with(served(), change), |_| {});
+        check(&deleting, &["drain", "go on"], "counting");
     }
 }
 

@@ -88,7 +88,7 @@ pub(super) fn export_step(seen: &ObservedBinding) -> ExportStep {
             let (message, stuck) = unpinned(session);
             wait(message, stuck)
         }
-        ExportLookup::Present(_) if !session.has_backend && seen.keeps_copies() => keeps(
+        ExportLookup::Present(_) if !session.has_backend && seen.keeps_copies() && !seen.releases_copies() => keeps(
             "it has no backend that deletes it and marks the objects that stay as released; ask its admin to do both",
         ),
         ExportLookup::Present(_) if !session.has_backend => {

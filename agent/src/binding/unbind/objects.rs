@@ -17,7 +17,7 @@ use crate::{
     drain::DrainMode,
 };
 
-/// Makes the engines of a session delete all objects on both clusters.
+/// Makes the engines of a session delete all objects on both clusters, or release the copies where the provider keeps them.
 pub(super) fn drain(seen: &ObservedBinding, session: u64) -> UnbindPlan {
     let mut plan = UnbindPlan {
         remaining: Some(0),
@@ -36,7 +36,7 @@ pub(super) fn drain(seen: &ObservedBinding, session: u64) -> UnbindPlan {
         let schema = seen.schemas.get(name).unwrap_or(&ObservedSchema::Missing);
         let state = crd::plan(name, schema, Some(crd), &seen.binding).state;
         let spec = match state {
-            CrdState::Usable(resource) => Some(EngineSpec::of(session, export, resource)),
+            CrdState::Usable(resource) => Some(EngineSpec::of(session, export, Some(crd), resource)),
             CrdState::Refused { message, .. } | CrdState::Pending { message, .. } => {
                 if !seen.engines.contains_key(name) {
                     plan.remaining = None;

@@ -18,6 +18,13 @@ pub(crate) enum Blocked {
          provider, or give this object another name"
     )]
     Released,
+    /// The copy was released when an earlier binding or CRD ended, and the new object of its name says something else.
+    #[error(
+        "the provider kept its object of this name when an earlier binding or CRD ended, and it says something else; neither is \
+         changed: let this object say the same, give it another name, or have the provider's admin end the other one (kubectl bind \
+         provider released)"
+    )]
+    ReleasedDiffers,
     /// The name of the copy is taken by another contract.
     #[error("the provider's object of this name belongs to contract {0}; it is left alone")]
     OtherContract(Box<str>),
@@ -54,9 +61,12 @@ impl Blocked {
     /// Stable reason of the event.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
-            Self::Unmarked | Self::Differs | Self::Released | Self::OtherContract(_) | Self::OtherSource(_) => {
-                "Conflict"
-            }
+            Self::Unmarked
+            | Self::Differs
+            | Self::Released
+            | Self::ReleasedDiffers
+            | Self::OtherContract(_)
+            | Self::OtherSource(_) => "Conflict",
             Self::Orphan => "Orphaned",
             Self::Elsewhere => "PlaceUnknown",
             Self::Drift => "ProviderOverrides",

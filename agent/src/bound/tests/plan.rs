@@ -30,6 +30,7 @@ const MODE: Mode = Mode {
     order: None,
     adoption: Adoption::Off,
     since: None,
+    installed: None,
 };
 
 /// Two clusters with one object at most, which do what an API server would.
@@ -970,6 +971,63 @@ fn where_objects_are_kept_the_end_of_the_crd_deletes_none() {
         ["delete_provider", "release_provider", "release"]
     );
     assert!(world.consumer.is_none() && world.provider.is_some());
+}
+
+#[test]
+fn where_objects_are_kept_the_end_of_the_binding_deletes_none() {
+    let ends = Mode {
+        keeps: true,
+        draining: true,
+        // A clock that is ahead does not make the copy usable again.
+        since: Some("2026-01-03T00:00:00Z".parse().unwrap()),
+        ..MODE
+    };
+    let mut world = World::new();
+    world.create_consumer(1);
+    world.settle(MODE);
+    assert_eq!(world.settle(ends).0, ["delete_consumer", "release_provider", "release"]);
+    assert!(world.consumer.is_none() && world.provider.is_some());
+    assert_eq!(world.index.remaining(), 0);
+}
+
+#[test]
+fn what_was_let_go_becomes_the_copy_of_a_new_object_that_says_the_same() {
+    let check = |spec: u8, change: fn(&mut World), mode: Mode, expect: (Vec<&'static str>, Option<Blocked>)| {
+        let mut world = World::new();
+        world.create_consumer(1);
+        world.settle(MODE);
+        world.settle(Mode {
+            keeps: true,
+            draining: true,
+            ..MODE
+        });
+        change(&mut world);
+        world.create_consumer(spec);
+        assert_eq!(world.settle(mode), expect, "{spec} {mode:?}");
+    };
+    let at = |text: &str| Some(text.parse::<Timestamp>().unwrap());
+    let anew = Mode {
+        installed: at("2026-01-02T00:00:00Z"),
+        ..MODE
+    };
+    let exported_anew = Mode {
+        since: anew.installed,
+        ..MODE
+    };
+    let before = Mode {
+        installed: at("2026-01-01T00:00:00Z"),
+        ..MODE
+    };
+    let nothing = |_: &mut World| {};
+    let added = |world: &mut World| world.set_provider("/spec/added", json!("by the provider"));
+    let changed = |world: &mut World| world.set_provider("/spec/intent", json!(7));
+    check(1, nothing, anew, (vec!["update", "hold"], None));
+    check(1, nothing, exported_anew, (vec!["update", "hold"], None));
+    check(1, added, anew, (vec!["update", "hold"], None));
+    check(1, changed, anew, (vec![], Some(Blocked::ReleasedDiffers)));
+    check(2, nothing, anew, (vec![], Some(Blocked::ReleasedDiffers)));
+    check(1, nothing, before, (vec![], Some(Blocked::Released)));
+    check(1, nothing, MODE, (vec![], Some(Blocked::Released)));
 }
 
 #[derive(Clone, Debug)]

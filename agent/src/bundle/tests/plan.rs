@@ -1,7 +1,7 @@
 use bindery_api::{
     Severity,
     conditions::{self, false_condition},
-    v1alpha2::{GroupResource, PermissionClaim},
+    v1alpha2::{DeletionPolicy, GroupResource, PermissionClaim},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use proptest::prelude::*;
@@ -187,6 +187,24 @@ fn accepted_claims_and_consent_are_passed_on() {
         "1969-01-01T00:00:00Z".to_owned(),
     );
     check(&seen, &[], "but to another contract");
+}
+
+#[test]
+fn the_policy_for_copies_is_passed_on_where_the_bundle_has_one() {
+    let wants = |seen: &mut ObservedBundle, policy| respec(seen, |spec| spec.deletion_policy = policy);
+    let mut seen = with(seen(&["a"]), |seen| wants(seen, Some(DeletionPolicy::Delete)));
+    let ops = plan(&seen).ops;
+    act(&mut seen, &ops);
+    assert_eq!(at(&mut seen, "a").spec.deletion_policy, Some(DeletionPolicy::Delete));
+    check(&seen, &[], "");
+    wants(&mut seen, None);
+    check(&seen, &[], "");
+    wants(&mut seen, Some(DeletionPolicy::Orphan));
+    let ops = plan(&seen).ops;
+    let [BundleOp::Patch { patch, .. }] = &ops[..] else {
+        panic!("{ops:?}");
+    };
+    assert_eq!(patch["spec"]["deletionPolicy"], "Orphan");
 }
 
 /// A bound bundle with `objects` objects, whose export has been gone for `seconds`.

@@ -42,6 +42,7 @@ pub(super) fn engine() -> Engine {
         informer_scope: InformerScope::Namespaced,
         last_wins: false,
         adoption: bindery_api::adoption::Adoption::Off,
+        installed: None,
         own_namespace: "kube-bind".into(),
     };
     let (consumer, provider) = (silent(), silent());

@@ -114,7 +114,7 @@ fn a_flag_for_a_file_shows_files_and_goes_on_in_a_folder() {
 #[test]
 fn a_description_follows_after_a_tab() {
     let answer = answer(words("unb"), lookup);
-    assert_eq!(answer, "unbind\tEnd a binding and delete its objects\n:4\n");
+    assert_eq!(answer, "unbind\tEnd a binding and its objects on this cluster\n:4\n");
 }
 
 #[test]

@@ -254,6 +254,9 @@ async fn unbind(settings: &Settings, consumer: &Cluster, deadline: Deadline) -> 
         binding: EXAMPLE.to_owned(),
         wait: true,
         force: false,
+        delete_objects: true,
+        keep_objects: false,
+        yes: true,
         ignore_not_found: true,
     };
     Box::pin(unbind::run(&mut quiet, &args)).await

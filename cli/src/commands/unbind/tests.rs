@@ -1,6 +1,6 @@
 use bindery_api::{
     conditions::{Severity, false_condition},
-    v1alpha2::{APIServiceBindingBundleSpec, APIServiceBindingSpec, APIServiceBindingStatus, GroupResource},
+    v1alpha2::{APIServiceBindingBundleSpec, APIServiceBindingSpec},
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -72,14 +72,14 @@ fn the_binding_of_a_bundle_would_come_back() {
 
 #[test]
 fn says_what_is_deleted() {
-    let mut bound = binding("a", "a");
-    assert_eq!(deleting(&bound), "asked to unbind a");
-    bound.status = Some(APIServiceBindingStatus {
-        bound_schemas: vec![GroupResource::new("wildwest.dev", "cowboys")],
-        ..APIServiceBindingStatus::default()
-    });
+    assert_eq!(deleting("a", &[], Some(0), Fate::Kept), "asked to unbind a");
+    let cowboys = GroupResource::new("wildwest.dev", "cowboys");
     assert_eq!(
-        deleting(&bound),
-        "asked to unbind a, with all objects of cowboys.wildwest.dev"
+        deleting("a", &[&cowboys], Some(1), Fate::Kept),
+        "asked to unbind a, with 1 object of cowboys.wildwest.dev; the provider keeps its copies, marked as released"
+    );
+    assert_eq!(
+        deleting("a", &[&cowboys], None, Fate::Deleted),
+        "asked to unbind a, with objects of cowboys.wildwest.dev; the provider's copies are deleted too"
     );
 }

@@ -7,7 +7,7 @@ use bindery_api::{
     annotations,
     v1alpha2::{APIServiceExport, APIServiceNamespace},
 };
-use bindery_e2e::{eventually_ok, holds_for, wildwest::SOON};
+use bindery_e2e::{bound::deletes_copies, eventually_ok, holds_for, wildwest::SOON};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, ResourceExt as _,
@@ -41,6 +41,7 @@ pub(crate) async fn nothing_is_adopted_while_it_drains(side: &Side) -> Result<()
         json!({"metadata": {"finalizers": [HELD, bindery_api::finalizers::SYNCER]}}),
     )
     .await?;
+    deletes_copies(&side.bindings(), side.cell.name).await?;
     side.bindings().delete(side.cell.name, &DeleteParams::default()).await?;
     side.ours_is("kept-a-while", |ours| ours.metadata.deletion_timestamp.is_some())
         .await?;

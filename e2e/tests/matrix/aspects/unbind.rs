@@ -1,7 +1,7 @@
 //! One consumer ends its binding while the other goes on.
 
 use anyhow::{Result, ensure};
-use bindery_e2e::remains;
+use bindery_e2e::{bound::deletes_copies, remains};
 use futures::future::try_join_all;
 use kube::api::{DeleteParams, DynamicObject};
 use serde_json::json;
@@ -20,6 +20,7 @@ pub(crate) async fn nothing_is_left_of_one_and_all_of_the_other(bench: &Bench) -
     let sources = [Kind::Secret, Kind::ConfigMap].map(async |kind| a.ours(kind).get(LAST).await);
     let sources = try_join_all(sources).await?;
 
+    deletes_copies(&a.bindings(), bench.cell.name).await?;
     a.bindings().delete(bench.cell.name, &DeleteParams::default()).await?;
     a.ended().await?;
     remains::on_consumer(a.consumer, bench.cell.name, &bench.cell.group()).await?;

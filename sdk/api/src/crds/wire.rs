@@ -8,10 +8,11 @@ use serde_json::{Map, Value, json};
 use super::*;
 
 /// Fields that the wire does not have. Each is optional; only what an added object cannot do without is required in it.
-const ADDITIONS: [(&str, &str); 39] = [
+const ADDITIONS: [(&str, &str); 40] = [
     ("apiservicebindingbundles", "spec.acceptedClaims"),
     ("apiservicebindingbundles", "spec.backoffMultiplier"),
     ("apiservicebindingbundles", "spec.bindingNamePrefix"),
+    ("apiservicebindingbundles", "spec.deletionPolicy"),
     ("apiservicebindingbundles", "spec.maxRetries"),
     ("apiservicebindingbundles", "spec.pollingInterval"),
     ("apiservicebindingbundles", "spec.removedExports"),

@@ -50,7 +50,8 @@ pub struct APIServiceBindingSpec {
     #[schemars(with = "String", length(min = 1))]
     #[x_kube(validation = Rule::new("self == oldSelf").message("exportName is immutable"))]
     pub export_name: Option<String>,
-    /// What happens to the provider's objects when the binding is deleted; Delete if absent. (An addition of Bindery.)
+    /// What happens to the provider's objects when the binding or a CRD of it is deleted; they stay and are marked released if absent.
+    /// (An addition of Bindery.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "DeletionPolicy")]
     pub deletion_policy: Option<DeletionPolicy>,
@@ -118,5 +119,10 @@ impl APIServiceBinding {
     pub fn export_name(&self) -> &str {
         let own = self.metadata.name.as_deref().unwrap_or_default();
         self.spec.export_name.as_deref().unwrap_or(own)
+    }
+
+    /// Whether the provider's objects stay when the binding or a CRD of it is deleted. Only a policy that says Delete ends them.
+    pub fn keeps_copies(&self) -> bool {
+        self.spec.deletion_policy != Some(DeletionPolicy::Delete)
     }
 }

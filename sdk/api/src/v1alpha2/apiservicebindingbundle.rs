@@ -5,7 +5,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ClusterSecretKeyRef, PermissionClaim, RemovedExports};
+use super::{ClusterSecretKeyRef, DeletionPolicy, PermissionClaim, RemovedExports};
 use crate::{Condition, Duration};
 
 /// The credentials whose exports are to be bound.
@@ -73,6 +73,11 @@ pub struct APIServiceBindingBundleSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "RemovedExports")]
     pub removed_exports: Option<RemovedExports>,
+    /// What happens to the provider's objects when a binding of the bundle, or a CRD of it, is deleted; the bundle's bindings get it as
+    /// their own. If absent, each binding has what was set on it. (An addition of Bindery.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "DeletionPolicy")]
+    pub deletion_policy: Option<DeletionPolicy>,
     /// Put in front of the names of exports to get those of their bindings. (An addition of Bindery.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", length(max = 63), regex(pattern = "^[a-z0-9]([-a-z0-9.]*)$"))]
@@ -121,6 +126,7 @@ struct ReadSpec {
     backoff_multiplier: Option<f64>,
     accepted_claims: Vec<PermissionClaim>,
     removed_exports: Option<RemovedExports>,
+    deletion_policy: Option<DeletionPolicy>,
     binding_name_prefix: Option<String>,
 }
 
@@ -142,6 +148,7 @@ impl From<Option<ReadSpec>> for APIServiceBindingBundleSpec {
             backoff_multiplier: read.backoff_multiplier,
             accepted_claims: read.accepted_claims,
             removed_exports: read.removed_exports,
+            deletion_policy: read.deletion_policy,
             binding_name_prefix: read.binding_name_prefix,
         }
     }

@@ -81,11 +81,10 @@ pub enum RemovedExports {
     Unbind,
 }
 
-/// What happens to the provider's objects when a binding is deleted.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+/// What happens to the provider's objects when a binding or its CRD is deleted.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeletionPolicy {
-    /// They are deleted with the binding.
-    #[default]
+    /// They are deleted too.
     Delete,
     /// They stay and are marked released.
     Orphan,

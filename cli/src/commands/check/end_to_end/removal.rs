@@ -84,6 +84,9 @@ impl Trial {
             binding: self.probe.id.clone(),
             wait: true,
             force: false,
+            delete_objects: true,
+            keep_objects: false,
+            yes: true,
             ignore_not_found: true,
         };
         Box::pin(unbind::run(&mut quiet, &args)).await
