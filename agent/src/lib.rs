@@ -30,6 +30,7 @@ pub mod debounce;
 mod discovery;
 pub mod drain;
 pub mod engine;
+pub mod holder;
 mod index;
 pub mod metrics;
 pub mod model;

@@ -28,6 +28,8 @@ pub enum SyncedReason {
     ListBindingsFailed,
     /// The contract serves another cluster.
     ConsumerClusterMismatch,
+    /// Another konnector may hold the contract.
+    NotHeld,
     /// A value of the spec is invalid.
     InvalidSpec,
     /// Some exports are not bound, each for its own reason.
@@ -57,6 +59,7 @@ impl SyncedReason {
             Self::ListExportsFailed => "ListExportsFailed",
             Self::ListBindingsFailed => "ListBindingsFailed",
             Self::ConsumerClusterMismatch => CONSUMER_CLUSTER_MISMATCH,
+            Self::NotHeld => "NotHeld",
             Self::InvalidSpec => "InvalidSpec",
             Self::SyncErrors => "SyncErrors",
             Self::Connecting => "Connecting",
@@ -151,6 +154,11 @@ fn without_provider(seen: &ObservedBundle) -> Option<Blocker> {
         return Some(Blocker::connecting(
             "waiting for the contract to be recorded in the status of the bundle",
         ));
+    }
+    if session.standing.waiting().is_some() {
+        let message = "another konnector may hold the contract, so nothing is bound, changed or unbound; the condition Held says what was \
+                       seen";
+        return Some(Blocker::new(SyncedReason::NotHeld, Severity::Error, message));
     }
     match (&session.pin, &session.heartbeat) {
         (ClusterPin::Ours | ClusterPin::Unverified, _) => None,

@@ -27,6 +27,7 @@ const MODE: Mode = Mode {
     last_wins: false,
     relink: false,
     keeps: false,
+    older_source: false,
     order: None,
     adoption: Adoption::Off,
     since: None,
