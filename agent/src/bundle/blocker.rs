@@ -28,8 +28,6 @@ pub enum SyncedReason {
     ListBindingsFailed,
     /// The contract serves another cluster.
     ConsumerClusterMismatch,
-    /// Another konnector may hold the contract.
-    NotHeld,
     /// A value of the spec is invalid.
     InvalidSpec,
     /// Some exports are not bound, each for its own reason.
@@ -59,7 +57,6 @@ impl SyncedReason {
             Self::ListExportsFailed => "ListExportsFailed",
             Self::ListBindingsFailed => "ListBindingsFailed",
             Self::ConsumerClusterMismatch => CONSUMER_CLUSTER_MISMATCH,
-            Self::NotHeld => "NotHeld",
             Self::InvalidSpec => "InvalidSpec",
             Self::SyncErrors => "SyncErrors",
             Self::Connecting => "Connecting",
@@ -155,10 +152,9 @@ fn without_provider(seen: &ObservedBundle) -> Option<Blocker> {
             "waiting for the contract to be recorded in the status of the bundle",
         ));
     }
-    if session.standing.waiting().is_some() {
-        let message = "another konnector may hold the contract, so nothing is bound, changed or unbound; the condition Held says what was \
-                       seen";
-        return Some(Blocker::new(SyncedReason::NotHeld, Severity::Error, message));
+    // Bindings are made all the same: the user accepts by one of them, and until then nothing of theirs is written.
+    if session.standing.waiting().is_some() && !matches!(session.pin, ClusterPin::Other { .. }) {
+        return None;
     }
     match (&session.pin, &session.heartbeat) {
         (ClusterPin::Ours | ClusterPin::Unverified, _) => None,
