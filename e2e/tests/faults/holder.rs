@@ -6,8 +6,9 @@ use std::{collections::BTreeMap, time::Duration};
 use anyhow::{Context as _, Result, ensure};
 use bindery_api::{
     Condition, Conditions as _,
-    holder::{HELD, HolderDigest},
-    v1alpha2::APIServiceBinding,
+    holder::{HELD, HolderDigest, HolderRecord, RecordedHolder},
+    names::CLUSTER_BINDING,
+    v1alpha2::{APIServiceBinding, ClusterBinding},
 };
 use bindery_e2e::{
     Consumer, ControlPlane, NAMESPACE,
@@ -148,12 +149,23 @@ fn a_failover_within_a_deployment_goes_on_at_once() -> Result<()> {
     })
 }
 
-/// Starts the konnector anew, which makes the next step of the holder.
+/// Starts the konnector anew, and waits until the provider has the next step of the holder.
 async fn restart(bound: &mut Bound) -> Result<()> {
+    let before = record(bound).await?;
+    ensure!(before.is_some(), "nobody holds the contract");
     bound.consumer.stop_konnectors().await?;
     bound.consumer.start_konnector().await?;
-    bound.create(["restarted".to_owned()]).await?;
-    bound.converged().await
+    eventually_ok("the next step of the holder", SOON, async || {
+        ensure!(record(bound).await? != before, "it is {before:?}");
+        Ok(())
+    })
+    .await
+}
+
+/// What the provider records of the holder.
+async fn record(bound: &Bound) -> Result<Option<HolderRecord>> {
+    let records: Api<ClusterBinding> = Api::namespaced(bound.provider.plane.client(), &bound.contract);
+    Ok(RecordedHolder::of(&records.get(CLUSTER_BINDING).await?).record)
 }
 
 fn kill(bound: &mut Bound) -> Result<()> {
