@@ -122,9 +122,20 @@ impl ContractHolder {
         finding.is_rival() && held_at == Some(self.notes.rewinds())
     }
 
-    /// Notes that the provider has a record of this konnector.
+    /// Notes that the provider has a record of this konnector. While it refuses a new one, the contract stays unfenced.
     pub(crate) fn hold(&self, record: &HolderRecord) {
+        let is_unfenced = matches!(*self.holding.standing().borrow(), Standing::Unfenced { .. });
+        self.note_held();
+        if !is_unfenced {
+            self.set_held(record);
+        }
+    }
+
+    fn note_held(&self) {
         self.state.lock().held_at = Some(self.notes.rewinds());
+    }
+
+    fn set_held(&self, record: &HolderRecord) {
         let instance = record.instance.as_str().into();
         self.holding.set(Standing::Held { instance });
     }
@@ -167,11 +178,6 @@ impl ContractHolder {
     /// Notes what the user said. It is carried out with the next heartbeat.
     pub(crate) fn order(&self, order: HolderOrder) {
         self.state.lock().order = Some(order);
-    }
-
-    /// Whether the user has said something that was not carried out yet.
-    pub(crate) fn is_ordered(&self) -> bool {
-        self.state.lock().order.is_some()
     }
 
     /// The next step to write to the provider: the one that was begun last, unless the provider has it. `accepted` makes a new
@@ -229,7 +235,8 @@ impl ContractHolder {
         let mut state = self.state.lock();
         (state.attempt, state.order) = (None, None);
         drop(state);
-        self.hold(&step);
+        self.note_held();
+        self.set_held(&step);
         let text = serde_json::to_string(&HolderChain::fold(step)).ok();
         if text.is_some() {
             self.notes.set(&self.key, text);
@@ -271,4 +278,77 @@ impl ContractHolder {
 /// A random name.
 fn nonce() -> String {
     format!("{:016x}", rand::random::<u64>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holder() -> Arc<ContractHolder> {
+        Holders::new(LeaseNotes::default()).of(&"uid".into(), false)
+    }
+
+    fn recorded(text: &str) -> RecordedHolder {
+        RecordedHolder {
+            record: Some(text.parse().unwrap()),
+            ..RecordedHolder::default()
+        }
+    }
+
+    #[test]
+    fn a_step_keeps_the_instance_unless_the_user_accepts_this_konnector() {
+        let holder = holder();
+        let first = holder.next(&RecordedHolder::default(), false);
+        assert_eq!(first.generation, 1);
+        let known = recorded("i/7/n");
+        let next = holder.next(&known, false);
+        assert_eq!((next.instance.as_str(), next.generation), ("i", 8));
+        assert_ne!(next.nonce, "n");
+        let accepted = holder.next(&known, true);
+        assert_eq!(accepted.generation, 8);
+        assert_ne!(accepted.instance, "i");
+    }
+
+    #[test]
+    fn an_order_holds_for_what_the_user_saw() {
+        let holder = holder();
+        let (seen, other) = (recorded("i/7/n"), recorded("i/8/m"));
+        assert!(!holder.is_accepted(&seen));
+        holder.order(HolderOrder::Accept(seen.digest()));
+        assert!(holder.is_accepted(&seen) && holder.is_accepted(&seen));
+        assert!(!holder.is_accepted(&other) && !holder.is_accepted(&seen), "it is over");
+        holder.order(HolderOrder::BeginAnew);
+        assert!(!holder.is_accepted(&seen), "this konnector does not hold it");
+        holder.order(HolderOrder::BeginAnew);
+        assert!(holder.is_accepted(&RecordedHolder::default()));
+    }
+
+    #[test]
+    fn who_waits_goes_on_only_as_the_holder() {
+        let holder = holder();
+        let standing = || holder.holding().standing().borrow().clone();
+        assert_eq!(standing(), Standing::Pending);
+        let foreign = recorded("i/7/n");
+        assert_eq!(holder.judge(&foreign), Err(Finding::SecondInstall));
+        holder.wait(Finding::SecondInstall, &foreign);
+        holder.go_unfenced("it may not be read");
+        assert!(
+            standing().waiting().is_some(),
+            "what cannot be read any more is not forgotten"
+        );
+        holder.accepted("j/8/m".parse().unwrap());
+        assert_eq!(standing(), Standing::Held { instance: "j".into() });
+        assert!(holder.is_rival(Finding::OtherHolder) && !holder.is_rival(Finding::ProviderWentBack));
+        holder.go_unfenced("it may not be written");
+        holder.hold(&"j/8/m".parse().unwrap());
+        assert!(
+            matches!(standing(), Standing::Unfenced { .. }),
+            "a new step is refused still"
+        );
+        holder.end();
+        holder.ended(true);
+        assert_eq!(standing(), Standing::Released);
+        holder.resume();
+        assert_eq!(standing(), Standing::Pending);
+    }
 }
