@@ -142,7 +142,9 @@ fn a_failover_within_a_deployment_goes_on_at_once() -> Result<()> {
         }
         bound.unbind().await?;
         // What was given up is taken again.
+        bound.expected.clear();
         bound.bind(&["cowboys"]).await?;
+        bound.create(["again".to_owned()]).await?;
         bound.converged().await?;
         goes_on(&bound.consumer).await?;
         bound.unbind().await
