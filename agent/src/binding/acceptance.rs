@@ -26,7 +26,7 @@ pub(super) fn answer(seen: &ObservedBinding) -> Option<BindingOp> {
         (_, Standing::Pending) => None,
         (HolderOrder::Accept(digest), Standing::Waiting { recorded, .. }) if digest == recorded => {
             Some(BindingOp::AcceptHolder {
-                order: order.clone(),
+                order,
                 message: format!(
                     "this cluster holds contract {} from now on, as the user ordered",
                     session.contract
@@ -34,7 +34,7 @@ pub(super) fn answer(seen: &ObservedBinding) -> Option<BindingOp> {
             })
         }
         (HolderOrder::BeginAnew, Standing::Held { .. }) => Some(BindingOp::AcceptHolder {
-            order: order.clone(),
+            order,
             message: "objects that went back to an older state are written from now on, as the user ordered".to_owned(),
         }),
         (_, Standing::Waiting { .. }) => refuse(format!(
