@@ -101,6 +101,7 @@ impl Engine {
             keeps: AtomicBool::new(false),
             orders: Orders::default(),
             crd: CrdCheck::default(),
+            holding: around.holding.clone(),
         };
         let index = Index::new(Arc::clone(&target.contract), target.placement.clone());
         // If one namespace holds all copies, one watch of that is enough, and the konnector has no right to watch more.

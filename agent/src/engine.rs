@@ -49,6 +49,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     connection::{Sides, Writer},
+    holder::Holding,
     index::Index,
     model::{BoundResource, Placement, object::Lean},
 };
@@ -79,6 +80,8 @@ pub struct Surroundings {
     pub budget: Budget,
     /// Counts the objects of all engines of the session.
     pub tally: Tally,
+    /// Whether this konnector holds the contract, so that objects may be written.
+    pub holding: Holding,
 }
 
 /// The progress of one engine.
@@ -163,6 +166,7 @@ impl<F: SyncStrategy> Running<F> {
             resource: Arc::new(frame.resource.clone()),
             contract: Arc::clone(&frame.contract),
             last_wins: frame.last_wins,
+            holding: around.holding.clone(),
         };
         let lists_places = F::SHARES_WATCHES || frame.informer_scope == InformerScope::Namespaced;
         let shared = Arc::new(Shared {
@@ -267,7 +271,7 @@ impl<F: SyncStrategy> Shared<F> {
     }
 
     fn spawn(self: &Arc<Self>) -> Vec<AbortOnDropHandle<()>> {
-        let mut tasks = Vec::with_capacity(PLACE_WORKERS + 4);
+        let mut tasks = Vec::with_capacity(PLACE_WORKERS + 5);
         let mut spawn = |task| tasks.push(AbortOnDropHandle::new(task));
         let collection = Source::path(self.frame.resource.collection(""));
         if !F::SHARES_WATCHES {
@@ -288,6 +292,7 @@ impl<F: SyncStrategy> Shared<F> {
         for _ in 0..PLACE_WORKERS {
             spawn(tokio::spawn(Arc::clone(self).keep_places()));
         }
+        spawn(tokio::spawn(Arc::clone(self).follow_holder()));
         spawn(tokio::spawn(Arc::clone(self).publish()));
         spawn(tokio::spawn(Arc::clone(self).work()));
         tasks
@@ -309,6 +314,21 @@ impl<F: SyncStrategy> Shared<F> {
                 }
             };
             tokio::select! { () = watch => {}, () = asked => {} }
+        }
+    }
+
+    /// Queues all objects when this konnector becomes another holder than before: what the former one had written counts no more.
+    async fn follow_holder(self: Arc<Self>) {
+        let holding = &self.around.holding;
+        let (mut standing, mut known) = (holding.standing(), holding.instance());
+        while standing.changed().await.is_ok() {
+            let Some(now) = holding.instance() else {
+                continue;
+            };
+            if known.as_ref().is_some_and(|before| *before != now) {
+                self.enqueue_all(Priority::Backlog);
+            }
+            known = Some(now);
         }
     }
 

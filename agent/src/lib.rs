@@ -14,6 +14,8 @@
 //! 4. `engine`: watches, queue, workers, permits, metrics, orders for orphans and the deletion guard of one resource.
 //! 5. `bound` and `claims`: the two strategies of an engine. Neither uses the other.
 //!
+//! `holder` decides whether this konnector holds a contract; engines write only then. It uses none of the layers.
+//!
 //! `drain` needs no engine: it ends objects without the provider's word. `discovery` tells what a cluster serves.
 
 pub mod args;
@@ -30,6 +32,7 @@ pub mod debounce;
 mod discovery;
 pub mod drain;
 pub mod engine;
+pub mod holder;
 mod index;
 pub mod metrics;
 pub mod model;

@@ -24,6 +24,7 @@ use crate::{
     consumer::Consumer,
     controller::context::{ControllerContext, ControllerOptions},
     engine,
+    holder::Holders,
     metrics::Metrics,
     session::{client_certificate::ClientCertificateFiles, network::Network},
 };
@@ -151,10 +152,11 @@ impl Konnector {
             instance: instance.unwrap_or_else(|| "konnector".to_owned()),
         };
         let recorder = Recorder::start(consumer.clients.write.clone(), reporter);
+        let holders = Holders::new(leadership.notes());
         let work = async {
             consumer.synced().await;
             tracing::info!("all bindings and bundles are known; the controllers start");
-            let context = ControllerContext::new(consumer, recorder, self.metrics, self.sync_metrics, options);
+            let context = ControllerContext::new(consumer, recorder, self.metrics, self.sync_metrics, holders, options);
             let _bindings = BindingController::start(context.clone());
             let _bundles = BundleController::start(context);
             std::future::pending::<()>().await;

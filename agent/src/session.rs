@@ -12,7 +12,10 @@ use std::{
     time::Duration,
 };
 
-use bindery_api::v1alpha2::{BoundSchema, ClusterBinding, SecretRef};
+use bindery_api::{
+    holder::HolderOrder,
+    v1alpha2::{BoundSchema, ClusterBinding, SecretRef},
+};
 use bindery_runtime::{
     cache::{Cache, Subscription},
     kubeconfig::Fingerprint,
@@ -48,7 +51,7 @@ pub(crate) mod kubeconfigs;
 
 pub use registry::Sessions;
 
-use crate::{claims::Claims, connection::Sides, contract::Contract, engine::Surroundings};
+use crate::{claims::Claims, connection::Sides, contract::Contract, engine::Surroundings, holder::Standing};
 use client_certificate::ClientCertificateFiles;
 use connect::ContractConnection;
 use credential::SessionCredential;
@@ -81,6 +84,8 @@ pub struct SessionSettings {
 pub struct Session {
     id: u64,
     core: Arc<SessionCore>,
+    /// Wakes the task that sends heartbeats.
+    wake: Arc<Notify>,
     _subscriptions: [Subscription; 2],
     _tasks: Vec<AbortOnDropHandle<()>>,
 }
@@ -132,12 +137,16 @@ impl Session {
             tokio::spawn(wake_on(core.credential.changes(), Arc::clone(&wake))),
             tokio::spawn(wake_on(core.consent.subscribe(), Arc::clone(&wake))),
             tokio::spawn(requeue_reports_on(core.exports.changes(), Arc::clone(&core))),
+            tokio::spawn(requeue_reports_on(core.holder.holding().standing(), Arc::clone(&core))),
+            tokio::spawn(wake_on(core.holder.holding().raised(), Arc::clone(&wake))),
+            tokio::spawn(wake_on(core.verification.subscribe(), Arc::clone(&wake))),
             tokio::spawn(staleness_check::on_failure(Arc::clone(&core))),
             tokio::spawn(staleness_check::on_refusal(Arc::clone(&core))),
         ];
         Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-            _subscriptions: subscriptions(&core, wake),
+            _subscriptions: subscriptions(&core, Arc::clone(&wake)),
+            wake,
             _tasks: tasks.into_iter().map(AbortOnDropHandle::new).collect(),
             core,
         }
@@ -191,6 +200,33 @@ impl Session {
     /// Whether the contract is verified, and the rights that are missing on the provider.
     pub fn verification(&self) -> watch::Receiver<Verification> {
         self.core.verification.subscribe()
+    }
+
+    /// Where this konnector stands with the contract, as its holder or not.
+    pub fn standing(&self) -> watch::Receiver<Standing> {
+        self.core.holder.holding().standing()
+    }
+
+    /// Notes what the user said about the holder of the contract.
+    pub fn order_holder(&self, order: HolderOrder) {
+        self.core.holder.order(order);
+        self.wake.notify_one();
+    }
+
+    /// Takes the contract again if it was given up, for a binding that does not end.
+    pub fn resume_holding(&self) {
+        if self.core.holder.is_ending() {
+            self.core.holder.resume();
+            self.wake.notify_one();
+        }
+    }
+
+    /// Gives the contract up, because its last binding ends. Its standing tells when that is done.
+    pub fn end_holding(&self) {
+        if !self.core.holder.is_ending() {
+            self.core.holder.end();
+            self.wake.notify_one();
+        }
     }
 
     /// Takes reports about exports and schemas for the provider.
@@ -258,7 +294,7 @@ async fn wake_on<T>(mut changes: watch::Receiver<T>, wake: Arc<Notify>) {
     }
 }
 
-async fn requeue_reports_on(mut changes: watch::Receiver<u64>, core: Arc<SessionCore>) {
+async fn requeue_reports_on<T>(mut changes: watch::Receiver<T>, core: Arc<SessionCore>) {
     while changes.changed().await.is_ok() {
         core.reports.requeue_all();
     }

@@ -19,7 +19,9 @@ use secrecy::SecretString;
 
 use crate::render::output::Format;
 
-pub(crate) use bound::{ClaimsArgs, CompletionArgs, OrphansArgs, RenewArgs, StatusArgs, UnbindArgs, WhyArgs};
+pub(crate) use bound::{
+    AcceptArgs, ClaimsArgs, CompletionArgs, OrphansArgs, RenewArgs, StatusArgs, UnbindArgs, WhyArgs,
+};
 pub(crate) use deploy::{AdoptArgs, DeployArgs, DryRun, UndeployArgs};
 pub(crate) use health::{CheckArgs, KubeContext, RevokeArgs, ServerArgs};
 pub(crate) use login::{LoginArgs, LogoutArgs, ServersArgs, ServersCommand, TokenArgs};
@@ -197,6 +199,8 @@ pub(crate) enum Command {
     Claims(ClaimsArgs),
     /// Show the copies on the provider that lost their object here, and end them.
     Orphans(OrphansArgs),
+    /// Show which bindings wait because another cluster may serve their contract, and go on with one.
+    Accept(AcceptArgs),
     /// Look for what is wrong with this installation, and say what mends it.
     Check(Box<CheckArgs>),
     /// Give a binding or a bundle new credentials, as its owner.

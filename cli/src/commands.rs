@@ -1,5 +1,6 @@
 //! The commands, a module for each.
 
+pub(crate) mod accept;
 pub(crate) mod adopt;
 pub(crate) mod apiservice;
 pub(crate) mod catalog;
@@ -51,6 +52,7 @@ pub(crate) async fn run<W: Write>(mut context: Context<W>, command: Command) -> 
         Command::Status(args) => status::run(context, &args).await,
         Command::Why(args) => Box::pin(why::run(context, &args)).await,
         Command::Claims(args) => Box::pin(claims::run(context, &args)).await,
+        Command::Accept(args) => Box::pin(accept::run(context, &args)).await,
         Command::Orphans(args) => Box::pin(orphans::run(context, &args)).await,
         Command::Check(args) => Box::pin(check::run(context, &args)).await,
         Command::Revoke(args) => Box::pin(revoke::run(context, &args)).await,

@@ -123,6 +123,9 @@ pub(crate) enum Failure {
     /// The user did not confirm the end of orphans or of released objects.
     #[error("{0} stay as they are: you did not confirm it")]
     OrphansStay(String),
+    /// The user did not confirm that this cluster goes on with the contract of a binding.
+    #[error("APIServiceBinding {0} waits still: you did not confirm it")]
+    NotAccepted(String),
     /// The provider has no such contract.
     #[error("namespace {0} of the provider is no contract, or does not exist")]
     NoContract(String),
@@ -227,6 +230,7 @@ impl Failure {
             | Self::Incomplete(_)
             | Self::NotConfirmed(_)
             | Self::OrphansStay(_)
+            | Self::NotAccepted(_)
             | Self::UnknownContract { .. }
             | Self::OtherContract(_)
             | Self::Reinstated(_)

@@ -245,13 +245,15 @@ pub async fn count_copies(cowboys: &Cowboys) -> Result<usize> {
     Ok(cowboys.copies.list_metadata(&ListParams::default()).await?.items.len())
 }
 
-/// Deletes the Lease of a process that was killed, so that its successor need not wait until the Lease expires.
+/// Frees the Lease of a process that was killed, so that its successor need not wait until the Lease expires.
 pub async fn free_lease(client: Client, name: &str) -> Result<()> {
     let leases: Api<Lease> = Api::namespaced(client, NAMESPACE);
-    match leases.delete(name, &DeleteParams::default()).await {
+    // Not deleted: the konnector's Lease records which contracts it holds.
+    let released = Patch::Merge(json!({"spec": {"holderIdentity": null}}));
+    match leases.patch(name, &PatchParams::default(), &released).await {
         // It was killed before it had one.
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        deleted => Ok(deleted.map(drop)?),
+        patched => Ok(patched.map(drop)?),
     }
 }
 

@@ -8,6 +8,7 @@
 //! and deletes the Lease with [`Leadership::end`].
 
 mod leadership;
+mod notes;
 
 use std::time::Duration;
 
@@ -25,7 +26,10 @@ use tokio::time::{Instant, sleep, timeout};
 use self::leadership::RenewalTime;
 use crate::errors;
 
-pub use self::leadership::{Leadership, Renewals};
+pub use self::{
+    leadership::{Leadership, Renewals},
+    notes::LeaseNotes,
+};
 
 /// Flags for leader election. Names and defaults are those that Kubernetes components use.
 #[derive(Clone, Debug, clap::Args)]

@@ -146,17 +146,37 @@ impl BindingController {
             BindingOp::DrainEngine(name) => runtime.drain_engine(&name),
             BindingOp::Pause(paused) => runtime.pause(paused),
             BindingOp::EndOrphans { action, message } => {
-                self.remove_order(binding).await?;
+                self.remove_order(binding, annotations::END_ORPHANS).await?;
                 runtime.end_orphans(&binding.name_any(), action);
                 self.context
                     .recorder
                     .normal(&binding.object_ref(&()), "OrphansEnding", message);
             }
             BindingOp::RefuseOrphanOrder { message } => {
-                self.remove_order(binding).await?;
+                self.remove_order(binding, annotations::END_ORPHANS).await?;
                 self.context
                     .recorder
                     .warn(&binding.object_ref(&()), "OrphanOrderRefused", message);
+            }
+            BindingOp::AcceptHolder { order, message } => {
+                self.remove_order(binding, annotations::ACCEPT_HOLDER).await?;
+                if let Some(session) = runtime.connection.session() {
+                    session.order_holder(order);
+                }
+                self.context
+                    .recorder
+                    .normal(&binding.object_ref(&()), "HolderAccepted", message);
+            }
+            BindingOp::RefuseHolder { message } => {
+                self.remove_order(binding, annotations::ACCEPT_HOLDER).await?;
+                self.context
+                    .recorder
+                    .warn(&binding.object_ref(&()), "HolderOrderRefused", message);
+            }
+            BindingOp::EndHolding => {
+                if let Some(session) = runtime.connection.session() {
+                    session.end_holding();
+                }
             }
             BindingOp::AcceptClaims(claims) => self.accept_claims(binding, &claims).await?,
             BindingOp::SetClaims(spec) => runtime.set_claims(&binding.name_any(), *spec),
@@ -253,10 +273,10 @@ impl BindingController {
         self.patch_binding(&binding.name_any(), patch).await
     }
 
-    /// Removes the user's order for orphans. It is removed before it is carried out: a konnector that ends in between does nothing, and
-    /// the orphans are still shown.
-    async fn remove_order(&self, binding: &APIServiceBinding) -> Result<(), kube::Error> {
-        let removed = Map::from_iter([(annotations::END_ORPHANS.to_owned(), Value::Null)]);
+    /// Removes the user's order, which is this annotation. It is removed before it is carried out: a konnector that ends in between does
+    /// nothing, and what the order is about is still shown.
+    async fn remove_order(&self, binding: &APIServiceBinding, annotation: &str) -> Result<(), kube::Error> {
+        let removed = Map::from_iter([(annotation.to_owned(), Value::Null)]);
         let patch = patch::annotations(&binding.metadata, removed);
         self.patch_binding(&binding.name_any(), patch).await
     }

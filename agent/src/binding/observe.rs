@@ -59,6 +59,12 @@ impl BindingController {
         if let (Some(session), Some(until)) = (&session, consent) {
             session.consent_until(until);
         }
+        if let Some(session) = session
+            .as_ref()
+            .filter(|_| binding.metadata.deletion_timestamp.is_none())
+        {
+            session.resume_holding();
+        }
         let sharing = self.sharing(binding, pinned.as_deref());
         let is_stored = |uid: &str| access::stored_credential(consumer, uid).is_some();
         let mut seen = ObservedBinding {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use bindery_api::{
+    holder::HolderOrder,
     orphans::OrphanAction,
     v1alpha2::{GroupResource, PermissionClaim},
 };
@@ -69,6 +70,20 @@ pub enum BindingOp {
         /// What the event says that answers the order.
         message: String,
     },
+    /// Take the contract as its holder, as the user ordered, and remove the order.
+    AcceptHolder {
+        /// What the user ordered.
+        order: HolderOrder,
+        /// What the event says that answers the order.
+        message: String,
+    },
+    /// Remove an order about the holder that cannot be carried out.
+    RefuseHolder {
+        /// What the event says that answers the order.
+        message: String,
+    },
+    /// Give the contract up, because its last binding ends.
+    EndHolding,
     /// Record the accepted claims on the binding.
     AcceptClaims(Vec<PermissionClaim>),
     /// Register the claims of the binding with its session, or change them there.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
+    acceptance,
     claims::{self, ClaimsPlan},
     crd::{self, CrdOp, CrdState, ObservedSchema, RefusedSchemaChange},
     observed::{EngineSpec, ObservedBinding, crd_names},
@@ -74,9 +75,18 @@ fn wanted(seen: &ObservedBinding) -> BindingPlan {
         return steps(vec![BindingOp::Pause(true)]);
     }
     match session.pin {
-        ClusterPin::Unknown => return BindingPlan::default(),
         ClusterPin::Other { .. } => return steps(vec![BindingOp::Pause(true)]),
+        // No heartbeat is sent then, so that the pin may stay unknown.
+        _ if session.standing.waiting().is_some() => {
+            let answer = acceptance::answer(seen);
+            return steps([BindingOp::Pause(true)].into_iter().chain(answer).collect());
+        }
+        ClusterPin::Unknown => return BindingPlan::default(),
         ClusterPin::Ours | ClusterPin::Unverified => {}
+    }
+    // Running engines wait as well until it is known who holds the contract.
+    if !session.standing.may_write() {
+        return BindingPlan::default();
     }
     let mut plan = BindingPlan {
         // Claimed objects may be secret, and go to nobody but the contract that they were accepted for.
@@ -146,6 +156,7 @@ fn wanted(seen: &ObservedBinding) -> BindingPlan {
     plan.ops.extend(released);
     // What an unverified provider shows is no orphan for certain.
     plan.ops.extend(orphans::answer(seen).filter(|_| session.is_trusted()));
+    plan.ops.extend(acceptance::answer(seen));
     plan.ops.push(BindingOp::Pause(false));
     plan
 }

@@ -70,10 +70,15 @@ impl BindingController {
         }
         let plan = plan::plan(&seen);
         let changes_binding = plan.ops.iter().any(|op| {
-            use BindingOp::{AcceptClaims, AddFinalizer, EndOrphans, RefuseOrphanOrder};
+            use BindingOp::{AcceptClaims, AcceptHolder, AddFinalizer, EndOrphans, RefuseHolder, RefuseOrphanOrder};
             matches!(
                 op,
-                AddFinalizer | AcceptClaims(_) | EndOrphans { .. } | RefuseOrphanOrder { .. }
+                AddFinalizer
+                    | AcceptClaims(_)
+                    | EndOrphans { .. }
+                    | RefuseOrphanOrder { .. }
+                    | AcceptHolder { .. }
+                    | RefuseHolder { .. }
             )
         });
         let outcome = self.apply(binding, plan.ops.clone(), runtime).await;

@@ -13,7 +13,7 @@ use super::{observed::ObservedBinding, plan::BindingPlan, unbind::UnbindPlan};
 use crate::{
     controller::{
         access::ContractAccess,
-        conditions::{mismatch, provider_access, status_changes},
+        conditions::{held, mismatch, provider_access, status_changes},
     },
     session::status_reports::ExportReport,
 };
@@ -28,6 +28,7 @@ pub mod types {
         ACTIVE, CONNECTED, DELETIONS_SYNCED, DRAINING, HEARTBEATING, INFORMERS_SYNCED, OBJECTS_IN_SYNC,
         ORPHANED_OBJECTS, PERMISSION_CLAIMS_IN_SYNC, PROVIDER_ACCESS_COMPLETE, SCHEMA_IN_SYNC, SECRET_VALID,
     };
+    pub use bindery_api::holder::HELD;
 }
 
 /// A refused write of a CRD.
@@ -88,6 +89,10 @@ pub fn live(seen: &ObservedBinding, plan: &BindingPlan, failures: &CrdFailures) 
         ] {
             set(condition.filter(|_| is_served), kind);
         }
+        set(
+            held(&seen.access, seen.session.as_ref(), seen.binding.conditions()),
+            types::HELD,
+        );
         // That the contract serves another cluster is known until it is found out again.
         let before = || mismatch(seen.binding.conditions(), types::HEARTBEATING).cloned();
         let heartbeating = access::heartbeating(seen).filter(|_| is_served).or_else(before);
@@ -113,6 +118,10 @@ pub fn unbinding(seen: &ObservedBinding, plan: &UnbindPlan) -> APIServiceBinding
     match sync::orphaned_objects(seen) {
         Some(orphaned) => drop(conditions::set(list, orphaned, seen.now)),
         None => drop(conditions::remove(list, types::ORPHANED_OBJECTS)),
+    }
+    match held(&seen.access, seen.session.as_ref(), seen.binding.conditions()) {
+        Some(held) => drop(conditions::set(list, held, seen.now)),
+        None => drop(conditions::remove(list, types::HELD)),
     }
     let draining = Condition {
         reason: reason.to_owned(),

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use bindery_api::{annotations, v1alpha2::PermissionClaim};
 
 use super::{
+    acceptance,
     claims::{self, Withdrawer},
     observed::ObservedBinding,
     op::BindingOp,
@@ -14,10 +15,12 @@ use super::{
 use crate::{
     controller::{
         access::ContractAccess,
+        conditions::not_held,
         observed_session::{ClusterPin, ObservedSession, other_cluster},
     },
     drain::DrainMode,
     engine::Cause,
+    holder::Standing,
     session::{exports::ExportLookup, heartbeat::Heartbeat, provider_rights},
 };
 
@@ -71,6 +74,13 @@ pub fn plan(seen: &ObservedBinding) -> UnbindPlan {
             ..UnbindPlan::default()
         };
     }
+    if let Some(answer) = acceptance::answer(seen) {
+        return UnbindPlan {
+            ops: vec![answer],
+            message: "answering what the user said about the holder of the contract".to_owned(),
+            ..UnbindPlan::default()
+        };
+    }
     if seen.owned().next().is_some() {
         let mut plan = objects(seen);
         if plan.remaining == Some(0) && !claims(seen, &mut plan) {
@@ -112,6 +122,11 @@ pub fn plan(seen: &ObservedBinding) -> UnbindPlan {
             return plan;
         }
     }
+    if gives_up(seen) {
+        plan.ops.push(BindingOp::EndHolding);
+        "giving the contract up".clone_into(&mut plan.message);
+        return plan;
+    }
     if let Some(contract_uid) = seen
         .pinned()
         .filter(|_| seen.has_stored_secret && !seen.contract_is_shared)
@@ -122,6 +137,13 @@ pub fn plan(seen: &ObservedBinding) -> UnbindPlan {
     plan.ops.extend([BindingOp::DeleteRoles, BindingOp::RemoveFinalizer]);
     "removing the stored credential and the roles".clone_into(&mut plan.message);
     plan
+}
+
+/// Whether the provider still records this konnector as the holder of a contract whose last binding ends.
+fn gives_up(seen: &ObservedBinding) -> bool {
+    let is_reached = matches!(seen.access, ContractAccess::Reached(_)) && !seen.is_forced();
+    let standing = seen.session.as_ref().map(|session| &session.standing);
+    is_reached && !seen.contract_is_shared && matches!(standing, Some(Standing::Held { .. }))
 }
 
 /// Plans the removal of the objects.
@@ -191,6 +213,9 @@ fn path(seen: &ObservedBinding) -> UnbindPath {
             true,
         );
     }
+    if let Some((_, told)) = not_held(session) {
+        return wait(format!("{told}; {FORCE}"), true);
+    }
     match &session.pin {
         ClusterPin::Unknown => {
             let (message, stuck) = unpinned(session);
@@ -206,6 +231,12 @@ fn path(seen: &ObservedBinding) -> UnbindPath {
             );
         }
         ClusterPin::Ours | ClusterPin::Unverified => {}
+    }
+    if session.standing == Standing::Pending {
+        return wait(
+            "waiting for the provider to accept the first heartbeat".to_owned(),
+            false,
+        );
     }
     if !session.is_trusted() {
         return wait(unverified(session), true);

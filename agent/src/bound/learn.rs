@@ -290,6 +290,7 @@ impl Pair {
             transferred: false,
             bound: true,
             last: Some(last),
+            generation: None,
             seen: None,
             content: None,
         });

@@ -46,6 +46,8 @@ pub(crate) struct Ended {
 pub(crate) struct Consumer {
     pub uid: Uid,
     pub version: Version,
+    /// How often its content was changed.
+    pub generation: i64,
     pub deleting: bool,
     /// Whether the user paused it by annotation, so that nothing is written.
     pub paused: bool,
@@ -81,6 +83,8 @@ pub(crate) struct Provider {
     pub has_release: bool,
     /// The content that this contract wrote last.
     pub last: Option<LastProjection>,
+    /// The generation of the source that it was last written from, and the holder that wrote it, as its annotation says.
+    pub generation: Option<Box<str>>,
     /// The annotations that record what each contract wrote last, if several contracts write the object.
     pub projections: Box<[Annotation]>,
     /// Fingerprints of what it showed. `None` for our own write that the watch has not shown yet.
@@ -133,6 +137,7 @@ impl Consumer {
         Self {
             uid: Uid::from(&meta.uid),
             version: meta.resource_version,
+            generation: meta.generation,
             deleting: meta.deletion_timestamp,
             paused: meta.is_paused(),
             held: other_finalizers.len() < meta.finalizers.len(),
@@ -201,6 +206,7 @@ impl Provider {
             bound: mark(annotations::BOUND) == Some(annotations::TRUE),
             has_release: released.is_some_and(|value| !value.is_empty()),
             last: last.and_then(|text| text.parse().ok()),
+            generation: mark(annotations::SOURCE_GENERATION).map(Box::from),
             projections,
             seen: Some(Seen {
                 content: projection::fingerprint(&object),
@@ -208,6 +214,13 @@ impl Provider {
             }),
             content: Some(Arc::new(object)),
         }
+    }
+
+    /// Whether this holder wrote it from a later state of its source than one with this generation.
+    pub(crate) fn is_newer_than(&self, generation: i64, instance: &str) -> bool {
+        let noted = self.generation.as_deref();
+        let noted = noted.and_then(|noted| annotations::generation_by(noted, instance));
+        noted.is_some_and(|noted| noted > generation)
     }
 
     /// Whether contracts share it under `LastWins`, for which each records its last write in an annotation. The provider's

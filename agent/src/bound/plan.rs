@@ -39,6 +39,8 @@ pub(crate) struct Mode {
     pub relink: bool,
     /// The provider's objects are kept when the binding or the CRD ends, so that a deletion is evidence only while the CRD stays.
     pub keeps: bool,
+    /// The consumer's object is in an older state than the copy was written from.
+    pub older_source: bool,
     /// What the user ordered for the copy, which was an orphan then.
     pub order: Option<OrphanAction>,
     /// Which objects of the provider are created on the consumer.
@@ -214,6 +216,13 @@ fn present(pair: &Pair, consumer: &Consumer, provider: &Provider, place: &Arc<st
         return Plan {
             ops: Vec::new(),
             blocked: Some(Blocked::Drift),
+        };
+    }
+    let is_unwritten = provider.last.is_none_or(|last| last.fingerprint != consumer.projection);
+    if mode.older_source && is_unwritten && blocked.is_none() {
+        return Plan {
+            ops: Vec::new(),
+            blocked: Some(Blocked::OlderSource),
         };
     }
     let takes_over = match &blocked {

@@ -15,7 +15,7 @@ use crate::{
     bound::{
         crd_check::CrdCheck,
         learn::Learned,
-        pair::Pair,
+        pair::{Owner, Pair},
         plan::{self, Blocked, Mode, Op, Plan},
     },
     connection::{Target, Writer},
@@ -24,6 +24,7 @@ use crate::{
         report::{Cause, Issue},
         strategy::{Operation, Steps, SyncStrategy},
     },
+    holder::Holding,
     index::{Index, OrphanKind, Place, PlannedUids},
     model::object::{Object, Version},
     references::ReferenceIndexer,
@@ -46,6 +47,7 @@ pub(crate) struct Bound {
     pub(super) keeps: AtomicBool,
     pub(super) orders: Orders,
     pub(super) crd: CrdCheck,
+    pub(super) holding: Holding,
 }
 
 // === impl Bound ===
@@ -65,6 +67,7 @@ impl Bound {
             last_wins: self.last_wins,
             relink: self.relink.load(Ordering::Relaxed),
             keeps: self.keeps.load(Ordering::Relaxed),
+            older_source: self.is_older(pair),
             order: self.order(pair),
             adoption,
             since: self.since,
@@ -74,6 +77,20 @@ impl Bound {
 }
 
 impl Bound {
+    /// Whether the consumer's object is in an older state than its copy was written from, by this holder. Where contracts share copies,
+    /// nothing notes that.
+    fn is_older(&self, pair: &Pair) -> bool {
+        let Some((consumer, provider)) = pair.consumer.as_ref().zip(pair.provider.as_ref()) else {
+            return false;
+        };
+        let is_its_own = matches!(&provider.owner, Owner::Ours { source_uid } if *source_uid == consumer.uid);
+        // Most copies were written from the present state, which costs no look at the holder.
+        is_its_own
+            && provider.generation.is_some()
+            && !self.last_wins
+            && provider.is_newer_than(consumer.generation, &self.holding.instance().unwrap_or_default())
+    }
+
     /// What the user ordered for the copy of a pair, if it is an orphan still.
     fn order(&self, pair: &Pair) -> Option<OrphanAction> {
         let copy = pair.provider.as_ref().map(|provider| &provider.uid);

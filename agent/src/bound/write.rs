@@ -159,6 +159,10 @@ impl Writer {
     ) -> Result<Option<Learned>, kube::Error> {
         let mark = last.to_string();
         let own = self.last_wins.then(|| projection::key_of(&self.contract));
+        let generation = (source.meta.generation > 0 && !self.last_wins).then(|| {
+            let instance = self.holding.instance().unwrap_or_default();
+            annotations::source_generation(source.meta.generation, &instance)
+        });
         let mut notes: BTreeMap<_, _> = carried(&source.meta.annotations).collect();
         notes.extend([
             (annotations::CLUSTER_NAMESPACE, &*self.contract),
@@ -170,6 +174,9 @@ impl Writer {
         let name = &*source.meta.name;
         if target.name != name && names::unprefixed_name(&self.contract, target.name, None) != Some(name) {
             notes.insert(annotations::CONSUMER_NAME, name);
+        }
+        if let Some(generation) = &generation {
+            notes.insert(annotations::SOURCE_GENERATION, generation);
         }
         if self.last_wins {
             notes.extend(projections.iter().map(|(key, value)| (&**key, &**value)));

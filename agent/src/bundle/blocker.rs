@@ -152,6 +152,10 @@ fn without_provider(seen: &ObservedBundle) -> Option<Blocker> {
             "waiting for the contract to be recorded in the status of the bundle",
         ));
     }
+    // Bindings are made all the same: the user accepts by one of them, and until then nothing of theirs is written.
+    if session.standing.waiting().is_some() && !matches!(session.pin, ClusterPin::Other { .. }) {
+        return None;
+    }
     match (&session.pin, &session.heartbeat) {
         (ClusterPin::Ours | ClusterPin::Unverified, _) => None,
         (ClusterPin::Other { recorded }, _) => {

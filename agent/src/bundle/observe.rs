@@ -57,6 +57,12 @@ impl BundleController {
         if let (Some(session), Some(until)) = (&session, consent) {
             session.consent_until(until);
         }
+        if let Some(session) = session
+            .as_ref()
+            .filter(|_| bundle.metadata.deletion_timestamp.is_none())
+        {
+            session.resume_holding();
+        }
         let last_probe = runtime.last_probe(&access, now);
         let mut bindings = consumer.bindings.list(|_| true);
         bindings.sort_by_key(|binding| binding.name_any());

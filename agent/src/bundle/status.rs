@@ -27,6 +27,7 @@ use crate::{
 /// Types of the conditions of a bundle.
 pub mod types {
     pub use bindery_api::conditions::{PROVIDER_ACCESS_COMPLETE, PROVIDER_REACHABLE, SECRET_VALID};
+    pub use bindery_api::holder::HELD;
     /// Says whether every export that the bundle selects is bound. If it is False, the reason is a
     /// [`SyncedReason`](super::SyncedReason).
     pub const SYNCED: &str = "Synced";
@@ -56,6 +57,10 @@ pub fn of(seen: &ObservedBundle, plan: &BundlePlan, failures: &ExportFailures) -
         set(
             shared::provider_access(&seen.access, seen.session.as_ref(), "bundle", &seen.takeover()),
             types::PROVIDER_ACCESS_COMPLETE,
+        );
+        set(
+            shared::held(&seen.access, seen.session.as_ref(), seen.bundle.conditions()),
+            types::HELD,
         );
     }
     conditions::set_summary(&mut list, seen.now);

@@ -9,10 +9,13 @@ use serde::{Deserialize, Serialize, ser::SerializeMap as _};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::model::{
-    BoundResource, FIELD_MANAGER,
-    object::{Object, Version},
-    ownership,
+use crate::{
+    holder::Holding,
+    model::{
+        BoundResource, FIELD_MANAGER,
+        object::{Object, Version},
+        ownership,
+    },
 };
 
 /// Accept header for answers that carry metadata only: the konnector wrote the content itself, or gets it by the watch.
@@ -36,6 +39,8 @@ pub(crate) struct Writer {
     /// Several consumers may write the same provider object, and the last write wins. The object then records for each
     /// contract what it wrote last.
     pub last_wins: bool,
+    /// Whether this konnector holds the contract; copies note the holder that wrote them.
+    pub holding: Holding,
 }
 
 /// A consumer's object, and where its copy is on the provider.

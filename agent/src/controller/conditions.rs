@@ -6,12 +6,16 @@ use bindery_api::{
         self, CONTRACT_UNVERIFIED, EXPORT_NOT_SELECTED, EXPORT_REMOVED, PROVIDER_ACCESS_COMPLETE, RIGHTS_MISSING,
         SECRET_VALID, false_condition, true_condition, unknown_condition,
     },
+    holder::HELD,
 };
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{access::ContractAccess, consent::Consent, observed_session::ObservedSession};
-use crate::session::{connect::ConnectError, provider_rights};
+use crate::{
+    holder::Standing,
+    session::{connect::ConnectError, provider_rights},
+};
 
 /// Reason of a Connected condition that is False: a CRD on the consumer belongs to another owner.
 pub const FOREIGN_CRD: &str = "ForeignCustomResourceDefinition";
@@ -23,6 +27,8 @@ pub const CRD_CONFLICTS: [&str; 2] = [FOREIGN_CRD, SCHEMAS_DISAGREE];
 /// Reason of an OrphanedObjects condition that is True: copies have lost their source, and nobody was seen to delete it.
 pub const SOURCES_MISSING: &str = "SourcesMissing";
 
+/// Reason of a Held condition that is Unknown: the provider keeps no record of the holder of the contract.
+pub const UNFENCED: &str = "Unfenced";
 /// Reason of a condition that is False: the contract serves another cluster.
 pub const CONSUMER_CLUSTER_MISMATCH: &str = "ConsumerClusterMismatch";
 
@@ -126,7 +132,7 @@ pub fn provider_access(
         return None;
     }
     let mut told = Vec::new();
-    let reason = if session.is_trusted() {
+    let reason = if session.is_known() {
         RIGHTS_MISSING
     } else {
         told.push(format!(
@@ -163,6 +169,42 @@ pub fn provider_access(
         reason,
         told.join("; "),
     ))
+}
+
+/// Tells why this konnector does not hold a contract, and what ends that; `None` if it is not known to be so.
+pub fn not_held(session: &ObservedSession) -> Option<(&'static str, String)> {
+    let (finding, recorded) = session.standing.waiting()?;
+    let message = format!(
+        "{}; nothing of contract {} is written on either cluster until the user accepts this cluster as the one that goes on: kubectl \
+         bind accept, which first shows what would be written{}",
+        finding.seen(),
+        session.contract,
+        recorded.closing()
+    );
+    Some((finding.reason(), message))
+}
+
+/// The condition Held of a binding or bundle whose conditions are `known`; `None` while this konnector is the one that holds the
+/// contract.
+pub fn held(access: &ContractAccess, session: Option<&ObservedSession>, known: &[Condition]) -> Option<Condition> {
+    let is_found_out = |session: &&ObservedSession| {
+        matches!(access, ContractAccess::Reached(_)) && session.standing != Standing::Pending
+    };
+    let Some(session) = session.filter(is_found_out) else {
+        // What was seen last is known until it is found out again.
+        return conditions::get(known, HELD).cloned();
+    };
+    if let Some((reason, message)) = not_held(session) {
+        return Some(false_condition(HELD, Severity::Error, reason, message));
+    }
+    let Standing::Unfenced { why } = &session.standing else {
+        return None;
+    };
+    let message = format!(
+        "{why}, so nothing keeps a clone or a restored backup of this cluster from writing to contract {} too",
+        session.contract
+    );
+    Some(unknown_condition(HELD, UNFENCED, message))
 }
 
 /// The condition of this type, if it says that the contract serves another cluster.

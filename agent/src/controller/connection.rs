@@ -33,7 +33,7 @@ pub struct ProviderConnection<K> {
 #[derive(Debug)]
 struct AttachedSession {
     session: Arc<Session>,
-    _links: [Link; 4],
+    _links: [Link; 5],
     _subscription: Subscription,
 }
 
@@ -76,6 +76,7 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static> ProviderConnection<K> {
                 self.link(session.credential().changes()),
                 self.link(session.heartbeat()),
                 self.link(session.verification()),
+                self.link(session.standing()),
             ],
             _subscription: {
                 let enqueue = self.enqueue();

@@ -12,6 +12,7 @@ use super::{object_counts::ObjectCounts, other_konnectors::OtherKonnectors};
 use crate::{
     consumer::Consumer,
     engine,
+    holder::Holders,
     metrics::Metrics,
     session::{
         Session, SessionSettings, Sessions,
@@ -68,6 +69,7 @@ impl ControllerContext {
         recorder: Recorder,
         metrics: Arc<Metrics>,
         sync_metrics: Arc<engine::Metrics>,
+        holders: Holders,
         options: ControllerOptions,
     ) -> Self {
         Self {
@@ -76,6 +78,7 @@ impl ControllerContext {
                 recorder.clone(),
                 Arc::clone(&metrics),
                 sync_metrics,
+                holders,
             )),
             connector: Arc::new(Connector::new(
                 options.polling_interval,

@@ -6,6 +6,7 @@ use bindery_api::names::CLUSTER_BINDING;
 
 use crate::{
     consumer::Consumer,
+    holder::Standing,
     session::{
         Session,
         credential::RenewalState,
@@ -47,6 +48,8 @@ pub struct ObservedSession {
     pub missing_rights: Vec<ProviderRight>,
     /// UID of the contract namespace as it was read last; `None` while the konnector may not read it.
     pub found: Option<Arc<str>>,
+    /// Whether this konnector holds the contract.
+    pub standing: Standing,
 }
 
 /// Which consumer cluster a contract is pinned to.
@@ -154,12 +157,18 @@ impl ObservedSession {
             has_backend: held.access.backend.is_some(),
             found: verification.found,
             missing_rights: verification.missing,
+            standing: session.standing().borrow().clone(),
         }
     }
 
-    /// Whether the konnector may read all that tells this contract from another, and which cluster it serves. Otherwise nothing
-    /// that the provider shows is a reason to delete or to end anything.
+    /// Whether the konnector may read all that tells this contract from another, and which cluster it serves, and holds the contract.
+    /// Otherwise nothing that the provider shows is a reason to delete or to end anything.
     pub fn is_trusted(&self) -> bool {
+        self.is_known() && (self.standing.may_write() || self.standing == Standing::Released)
+    }
+
+    /// Whether the konnector may read all that tells this contract from another, and which cluster it serves.
+    pub fn is_known(&self) -> bool {
         self.is_verified() && self.pin != ClusterPin::Unverified
     }
 

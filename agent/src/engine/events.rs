@@ -18,8 +18,10 @@ use crate::{
 /// Returns the event handler for the watch of the consumer's objects.
 pub(crate) fn consumer<F: SyncStrategy>(shared: Arc<Shared<F>>) -> impl FnMut(Event<Object>) + Send {
     let mut listing = None;
+    let mut is_listed = false;
     move |event| {
         shared.watch_state(&Watched::Consumer, &event);
+        shared.doubt_if_anew(&event, &mut is_listed);
         if !matches!(event, Event::Complete(_)) {
             shared.strategy.consumer_event(&event);
         }
@@ -79,11 +81,13 @@ pub(crate) fn provider_namespace<F: SyncStrategy>(
     namespace: Arc<str>,
 ) -> impl FnMut(Event<Object>) + Send {
     let mut listing = None;
+    let mut is_listed = false;
     move |event| {
         let Some(shared) = shared.upgrade() else {
             return;
         };
         shared.watch_state(&Watched::Provider(Arc::clone(&namespace)), &event);
+        shared.doubt_if_anew(&event, &mut is_listed);
         match event {
             Event::Rewound => shared.index.lock().provider_rewound(&consumer_namespace),
             Event::Reset => listing = Some(shared.index.lock().begin()),
@@ -121,8 +125,10 @@ pub(crate) fn provider_cluster<F: SyncStrategy>(shared: Arc<Shared<F>>) -> impl 
     // Objects of the list that cannot be decoded, in any namespace, since it may come into use while the list runs. All
     // other objects of such a namespace are shown by a list of its own.
     let mut unreadable: Vec<ObjectName> = Vec::new();
+    let mut is_listed = false;
     move |event| {
         shared.watch_state(&Watched::Provider("".into()), &event);
+        shared.doubt_if_anew(&event, &mut is_listed);
         match event {
             Event::Rewound => {
                 let mut index = shared.index.lock();
@@ -279,6 +285,16 @@ impl<F: SyncStrategy> Shared<F> {
             pair.forget_content();
         }
         is_at_rest
+    }
+
+    /// Holds back all writes if a watch lists anew, until it is proven once more that this konnector holds the contract: the cluster may
+    /// have been restored from a backup. `is_listed` tells whether the watch has had a complete list.
+    fn doubt_if_anew(&self, event: &Event<Object>, is_listed: &mut bool) {
+        match event {
+            Event::Reset if *is_listed => self.around.holding.doubt(),
+            Event::Complete(_) => *is_listed = true,
+            _ => {}
+        }
     }
 
     fn watch_state(&self, watched: &Watched, event: &Event<Object>) {

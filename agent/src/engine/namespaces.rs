@@ -36,6 +36,7 @@ impl<F: SyncStrategy> Shared<F> {
         while let Some(work) = self.place_queue.next().await {
             // Waiting cannot fail: the sender lives as long as this task.
             let _ = paused.wait_for(|paused| !paused).await;
+            self.around.holding.proven().await;
             let namespace = Arc::clone(work.key());
             match self.keep_place(&namespace).await {
                 Ok(None) => drop(work),

@@ -109,12 +109,18 @@ impl<F: SyncStrategy> Shared<F> {
     async fn sync(&self, key: &ObjectKey, known: &mut Versions) -> Result<Option<Issue>, Issue> {
         let mut reread = false;
         for _ in 0..ROUNDS {
+            let mut planned = self.plan(key);
+            while !self.around.holding.is_proven() {
+                self.around.holding.proven().await;
+                // What was known before may be out of date.
+                planned = self.plan(key);
+            }
             let Some(Planned {
                 steps,
                 place,
                 uids,
                 versions,
-            }) = self.plan(key)
+            }) = planned
             else {
                 let index = self.index.lock();
                 *known = versions_in(&index, key);

@@ -33,6 +33,8 @@ pub(crate) struct Meta {
     pub namespace: Arc<str>,
     pub uid: Arc<str>,
     pub resource_version: Version,
+    /// How often its content was changed; 0 for an object without a generation.
+    pub generation: i64,
     #[serde(deserialize_with = "present")]
     pub deletion_timestamp: bool,
     pub finalizers: Vec<Box<str>>,
@@ -183,7 +185,7 @@ mod tests {
               "finalizers":["f1"],"deletionTimestamp":"2026-01-01T00:00:00Z"}}"#;
         let object = Lean.decode(json).unwrap();
         assert_eq!(&*object.meta.name, "billy");
-        assert_eq!(object.meta.resource_version, Version(42));
+        assert_eq!((object.meta.resource_version, object.meta.generation), (Version(42), 3));
         assert!(object.meta.deletion_timestamp);
         assert_eq!(object.status.as_ref().unwrap().get(), r#"{"result":"done"}"#);
         let body: Vec<_> = object.body.iter().map(|(key, text)| (&**key, text.get())).collect();

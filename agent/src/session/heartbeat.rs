@@ -1,9 +1,11 @@
-//! Sends heartbeats to the provider, with the UID of the consumer cluster.
+//! Sends heartbeats to the provider, with the UID of the consumer cluster, and with the next step of the contract's holder. Only the
+//! holder sends any.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
 use bindery_api::{
-    Duration as ApiDuration, conditions,
+    Condition, Conditions as _, Duration as ApiDuration, conditions,
+    holder::{HELD, HolderRecord, RecordedHolder},
     names::CLUSTER_BINDING,
     v1alpha2::{ClusterBinding, ClusterBindingStatus, ClusterBindingSync, SecretRef},
 };
@@ -12,7 +14,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{
     Api,
-    api::{Patch, PatchParams},
+    api::{ListParams, Patch, PatchParams},
 };
 use serde_json::{Value, json};
 use tokio::{
@@ -21,13 +23,21 @@ use tokio::{
 };
 
 pub use super::session_core::Heartbeat;
-use super::session_core::SessionCore;
-use crate::patch;
+use super::{
+    provider_rights::{LIST_CLUSTER_BINDINGS, WATCH_CLUSTER_BINDINGS},
+    session_core::SessionCore,
+};
+use crate::{
+    holder::{Finding, Standing},
+    patch,
+};
 
 /// Pauses between failed heartbeats.
 const RETRY: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(15));
 /// The least pause between two decisions, however often the task is woken.
 const PAUSE_MIN: Duration = Duration::from_millis(200);
+/// A contest is noted on the provider in at most this many attempts, since others write the ClusterBinding too.
+const CONTEST_ATTEMPTS: usize = 8;
 
 /// The konnector as it presents itself in a heartbeat.
 #[derive(Clone, Debug)]
@@ -44,6 +54,8 @@ pub struct HeartbeatSender<'a> {
     pub credential_expires: Option<Timestamp>,
     /// How far the objects of the contract are in sync; `None` if nothing is synced.
     pub sync: Option<&'a ClusterBindingSync>,
+    /// The next step of the contract's holder.
+    pub step: Option<&'a HolderRecord>,
 }
 
 /// What to do about the next heartbeat.
@@ -58,6 +70,8 @@ pub enum HeartbeatDecision {
         /// UID of that cluster's kube-system namespace.
         recorded: String,
     },
+    /// Send none: this konnector does not hold the contract.
+    Withheld,
     /// Send a heartbeat with this patch.
     Beat(Box<Value>),
     /// Send none for this time.
@@ -106,6 +120,9 @@ fn status_patch(seen: &ClusterBinding, sender: &HeartbeatSender<'_>, now: Timest
         .unwrap_or_default();
     conditions::set(&mut list, conditions::true_condition("SecretValid"), now);
     conditions::set(&mut list, conditions::true_condition("ValidVersion"), now);
+    if let Some(step) = sender.step {
+        conditions::set(&mut list, step.condition(), now);
+    }
     conditions::set_summary(&mut list, now);
     let status = ClusterBindingStatus {
         last_heartbeat_time: Some(Time(now)),
@@ -194,6 +211,10 @@ impl SessionCore {
                 self.set_heartbeat(Heartbeat::OtherCluster { recorded });
                 Some(self.settings.heartbeat_interval)
             }
+            Ok(HeartbeatDecision::Withheld) => {
+                self.set_heartbeat(Heartbeat::Withheld);
+                Some(self.settings.heartbeat_interval)
+            }
             Ok(HeartbeatDecision::Missing) => {
                 let namespace = &self.contract.namespace;
                 let message = format!("ClusterBinding {namespace}/{CLUSTER_BINDING} does not exist");
@@ -204,6 +225,12 @@ impl SessionCore {
                 if let Some(message) = self.cluster_binding.health().borrow().failure.clone() {
                     self.set_heartbeat(Heartbeat::Failing { message });
                 }
+                let verification = self.verification.borrow();
+                if verification.lacks(LIST_CLUSTER_BINDINGS) || verification.lacks(WATCH_CLUSTER_BINDINGS) {
+                    self.holder
+                        .go_unfenced("the konnector may not read the ClusterBinding of the contract");
+                }
+                drop(verification);
                 Some(self.settings.polling_interval)
             }
             Err(error) => {
@@ -219,41 +246,225 @@ impl SessionCore {
     }
 }
 
-/// Decides about a heartbeat and sends it. A credential that the API server refuses is marked as refused.
+/// Decides about a heartbeat and sends it, if this konnector holds the contract or may take it. A credential that the API server
+/// refuses is marked as refused.
 async fn beat(
     core: &SessionCore,
     api: &Api<ClusterBinding>,
     since: Option<Duration>,
 ) -> Result<HeartbeatDecision, kube::Error> {
+    let holder = &core.holder;
+    if holder.is_ending() {
+        return end(core, api).await;
+    }
     let Some(cluster_uid) = core.consumer.cluster_uid() else {
         return Ok(HeartbeatDecision::Unknown);
     };
-    let seen = core.cluster_binding.get(&core.contract.namespace, CLUSTER_BINDING);
     let secret = core.settings.secret.clone();
-    let now = Timestamp::now();
     let sync = core.surroundings.tally.sync();
     let sender = HeartbeatSender {
         cluster_uid: &cluster_uid,
         interval: core.settings.heartbeat_interval,
         secret: Some(&secret),
         consent: core.has_consent(),
-        credential_expires: core.credential.held().schedule.expires(Instant::now(), now),
+        credential_expires: core
+            .credential
+            .held()
+            .schedule
+            .expires(Instant::now(), Timestamp::now()),
         sync: sync.as_ref(),
+        step: None,
     };
-    let decision = decide(seen.as_deref(), core.cluster_binding.is_synced(), &sender, since, now);
-    if let HeartbeatDecision::Beat(patch) = &decision {
-        let access = core.credential.held().access;
-        let written = api
-            .patch_status(CLUSTER_BINDING, &PatchParams::default(), &Patch::Merge(patch))
-            .await;
-        if let Err(error) = written {
-            if errors::code(&error) == Some(401) {
-                core.credential.refuse(&access);
-            }
+    let cached = core.cluster_binding.get(&core.contract.namespace, CLUSTER_BINDING);
+    let decide = |seen: Option<&ClusterBinding>, sender: &HeartbeatSender<'_>, since| {
+        decide(seen, core.cluster_binding.is_synced(), sender, since, Timestamp::now())
+    };
+    let decision = decide(cached.as_deref(), &sender, since);
+    if matches!(
+        decision,
+        HeartbeatDecision::Unknown | HeartbeatDecision::OtherCluster { .. }
+    ) {
+        return Ok(decision);
+    }
+    let doubts = holder.doubts();
+    if doubts.is_some() {
+        // The consumer may have gone back in time: that shows in the answer to the next renewal of its Lease.
+        holder.renewed().await;
+    }
+    let is_unproven = doubts.is_some() || holder.judge(&recorded(cached.as_deref())).is_err();
+    // A cache that is behind proves nothing against the holder, and one that was not listed since a restore nothing for it.
+    let seen = if is_unproven {
+        core.ask(read(core, api)).await?.map(Arc::new)
+    } else {
+        cached
+    };
+    let recorded = recorded(seen.as_deref());
+    let accepted = holder.is_accepted(&recorded) || is_taken_over(seen.as_deref(), &sender);
+    if !accepted && let Err(finding) = holder.judge(&recorded) {
+        return withhold(core, api, &recorded, finding).await;
+    }
+    let is_new = accepted || holder.is_new();
+    if let Some(record) = recorded.record.as_ref().filter(|_| !accepted) {
+        holder.hold(record);
+    }
+    if let Some(doubts) = doubts {
+        holder.clear(doubts);
+    }
+    let step = holder.next(&recorded, accepted);
+    let sender = HeartbeatSender {
+        step: Some(&step),
+        ..sender
+    };
+    let decision = decide(seen.as_deref(), &sender, since.filter(|_| !accepted));
+    let HeartbeatDecision::Beat(patch) = &decision else {
+        return Ok(decision);
+    };
+    if !holder.announce(&recorded, Some(&step), is_new).await {
+        // The Lease went back in time.
+        return Ok(HeartbeatDecision::Rest(PAUSE_MIN));
+    }
+    let params = PatchParams::default();
+    let patch = Patch::Merge(patch);
+    match core.ask(api.patch_status(CLUSTER_BINDING, &params, &patch)).await {
+        Ok(_) => holder.accepted(step),
+        Err(error) if is_refused(&error) => {
+            holder.go_unfenced("the provider does not let the konnector write the status of the ClusterBinding");
             return Err(error);
         }
+        Err(error) => return Err(error),
     }
     Ok(decision)
+}
+
+/// What the provider records of the holder.
+fn recorded(seen: Option<&ClusterBinding>) -> RecordedHolder {
+    seen.map(RecordedHolder::of).unwrap_or_default()
+}
+
+/// Whether the contract serves another cluster, and the user consents to take it over.
+fn is_taken_over(seen: Option<&ClusterBinding>, sender: &HeartbeatSender<'_>) -> bool {
+    let status = seen.and_then(|seen| seen.status.as_ref());
+    let recorded = status.and_then(|status| status.consumer_cluster_uid.as_deref());
+    sender.consent && recorded.is_some_and(|uid| uid != sender.cluster_uid)
+}
+
+/// Whether the provider refuses heartbeats for good: they are forbidden, or it does not serve them.
+fn is_refused(error: &kube::Error) -> bool {
+    let is_missing = errors::code(error) == Some(404) && !errors::is_object_gone(error, CLUSTER_BINDING);
+    errors::is_forbidden(error) || is_missing
+}
+
+/// Reads the ClusterBinding of the contract as it is now. It is listed, since the konnector has the right to list it.
+async fn read(core: &SessionCore, api: &Api<ClusterBinding>) -> Result<Option<ClusterBinding>, kube::Error> {
+    let params = ListParams::default().fields(&format!("metadata.name={CLUSTER_BINDING}"));
+    let found = api.list(&params).await?.items;
+    tracing::debug!(contract = %core.contract.namespace, found = found.len(), "holder checked");
+    Ok(found.into_iter().next())
+}
+
+/// Stops writing, because this konnector is not the recorded holder. If it was until now, and still leads in its own cluster, a second
+/// cluster has taken the contract: that is noted on the provider, so that the other one stops too.
+async fn withhold(
+    core: &SessionCore,
+    api: &Api<ClusterBinding>,
+    recorded: &RecordedHolder,
+    finding: Finding,
+) -> Result<HeartbeatDecision, kube::Error> {
+    let holder = &core.holder;
+    let is_rival = holder.is_rival(finding);
+    holder.wait(finding, recorded);
+    if !is_rival {
+        return Ok(HeartbeatDecision::Withheld);
+    }
+    holder.renew_now().await;
+    for _ in 0..CONTEST_ATTEMPTS {
+        let Some(seen) = core.ask(read(core, api)).await? else {
+            break;
+        };
+        let recorded = RecordedHolder::of(&seen);
+        let Some(record) = recorded.record.as_ref().filter(|_| holder.judge(&recorded).is_err()) else {
+            break;
+        };
+        if !recorded.is_contested {
+            let patch = contest(&seen, record, Timestamp::now());
+            let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+            match core.ask(api.patch_status(CLUSTER_BINDING, &params, &patch)).await {
+                Ok(_) => {}
+                Err(error) if errors::code(&error) == Some(409) => continue,
+                Err(error) => return Err(error),
+            }
+        }
+        let contested = RecordedHolder {
+            is_contested: true,
+            ..recorded
+        };
+        holder.wait(Finding::Contested, &contested);
+        break;
+    }
+    Ok(HeartbeatDecision::Withheld)
+}
+
+/// Returns the patch of the ClusterBinding that notes a contest.
+fn contest(seen: &ClusterBinding, record: &HolderRecord, now: Timestamp) -> Value {
+    with_conditions(seen, now, |list| {
+        conditions::set(list, record.contested(), now);
+    })
+}
+
+/// Gives the contract up, because its last binding ends: takes the record off the provider, and then out of the Lease. Where the
+/// provider does not answer, its record stays, and the Lease's with it, by which this konnector may take the contract again.
+async fn end(core: &SessionCore, api: &Api<ClusterBinding>) -> Result<HeartbeatDecision, kube::Error> {
+    let holder = &core.holder;
+    let done = HeartbeatDecision::Rest(core.settings.heartbeat_interval);
+    if *holder.holding().standing().borrow() == Standing::Released {
+        return Ok(done);
+    }
+    let Ok(seen) = core.ask(read(core, api)).await else {
+        holder.ended(false);
+        return Ok(done);
+    };
+    let recorded = recorded(seen.as_ref());
+    let (Some(seen), Ok(())) = (seen.filter(|_| recorded.record.is_some()), holder.judge(&recorded)) else {
+        holder.ended(recorded.record.is_none());
+        return Ok(done);
+    };
+    if !holder.announce(&recorded, None, true).await {
+        return Ok(HeartbeatDecision::Rest(PAUSE_MIN));
+    }
+    let now = Timestamp::now();
+    let patch = with_conditions(&seen, now, |list| {
+        conditions::remove(list, HELD);
+    });
+    let params = PatchParams::default();
+    let patch = Patch::Merge(patch);
+    match core.ask(api.patch_status(CLUSTER_BINDING, &params, &patch)).await {
+        Ok(_) => holder.ended(true),
+        Err(error) if errors::code(&error) == Some(409) => return Err(error),
+        Err(_) => holder.ended(false),
+    }
+    Ok(done)
+}
+
+/// Returns the patch of a ClusterBinding that changes its conditions.
+fn with_conditions(seen: &ClusterBinding, now: Timestamp, change: impl FnOnce(&mut Vec<Condition>)) -> Value {
+    let mut list = seen.conditions().to_vec();
+    change(&mut list);
+    conditions::set_summary(&mut list, now);
+    patch::status(&seen.metadata, json!({"conditions": list}))
+}
+
+impl SessionCore {
+    /// Sends a request. A credential that the API server refuses is marked as refused.
+    async fn ask<T>(&self, request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, kube::Error> {
+        let access = self.credential.held().access;
+        let answer = request.await;
+        if let Err(error) = &answer
+            && errors::code(error) == Some(401)
+        {
+            self.credential.refuse(&access);
+        }
+        answer
+    }
 }
 
 #[cfg(test)]

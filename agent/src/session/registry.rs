@@ -9,7 +9,7 @@ use bindery_runtime::{events::Recorder, kubeconfig::ProviderAccess};
 use parking_lot::Mutex;
 
 use super::{Session, SessionSettings, connect::ContractConnection, session_core::SessionTools};
-use crate::{consumer::Consumer, engine, metrics::Metrics};
+use crate::{consumer::Consumer, engine, holder::Holders, metrics::Metrics};
 
 /// The open sessions.
 #[derive(Debug)]
@@ -26,12 +26,14 @@ impl Sessions {
         recorder: Recorder,
         metrics: Arc<Metrics>,
         sync_metrics: Arc<engine::Metrics>,
+        holders: Holders,
     ) -> Self {
         let tools = SessionTools {
             consumer,
             recorder,
             metrics,
             sync_metrics,
+            holders: Arc::new(holders),
         };
         Self {
             open: Mutex::default(),

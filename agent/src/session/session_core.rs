@@ -35,6 +35,7 @@ use crate::{
     consumer::Consumer,
     contract::Contract,
     engine::{self, Budget, Surroundings, Tally},
+    holder::{ContractHolder, Holders},
     metrics::Metrics,
 };
 
@@ -56,6 +57,7 @@ pub(super) struct SessionCore {
     pub(super) settings: SessionSettings,
     pub(super) metrics: Arc<Metrics>,
     pub(super) intervals: Arc<PollIntervals>,
+    pub(super) holder: Arc<ContractHolder>,
     pub(super) heartbeat: watch::Sender<Heartbeat>,
     pub(super) verification: watch::Sender<Verification>,
     /// Whether the konnector may not list the APIServiceNamespaces.
@@ -74,6 +76,7 @@ pub(super) struct SessionTools {
     pub(super) recorder: Recorder,
     pub(super) metrics: Arc<Metrics>,
     pub(super) sync_metrics: Arc<engine::Metrics>,
+    pub(super) holders: Arc<Holders>,
 }
 
 /// The outcome of the last heartbeat.
@@ -89,6 +92,8 @@ pub enum Heartbeat {
         /// Why the provider did not accept it.
         message: String,
     },
+    /// None is sent, because another konnector may hold the contract.
+    Withheld,
     /// The contract serves another cluster, so nothing may be written.
     OtherCluster {
         /// UID of that cluster's kube-system namespace.
@@ -106,7 +111,8 @@ pub struct DesiredSecret {
 }
 
 impl SessionCore {
-    /// Starts the caches of a session. Credentials that `refused` remembers as refused are not used.
+    /// Starts the caches of a session. Credentials that `refused`, which is that of an open session of the contract, remembers as
+    /// refused are not used.
     pub(super) fn new(
         reached: &ContractConnection,
         refused: Option<&SessionCredential>,
@@ -131,6 +137,7 @@ impl SessionCore {
             consumer: consumer.clients.clone(),
             provider: reached.clients.clone(),
         };
+        let holder = tools.holders.of(&reached.contract.uid, refused.is_some());
         let unreadable = watch::Sender::new(false);
         let surroundings = Surroundings {
             unreadable_namespaces: unreadable.subscribe(),
@@ -140,6 +147,7 @@ impl SessionCore {
             metrics: Arc::clone(&tools.sync_metrics),
             budget: Budget::default(),
             tally: Tally::default(),
+            holding: holder.holding().clone(),
         };
         let claims = Claims::new(Site {
             contract: reached.contract.clone(),
@@ -168,6 +176,7 @@ impl SessionCore {
             intervals: Arc::new(PollIntervals::new(settings.polling_interval)),
             settings,
             metrics: Arc::clone(&tools.metrics),
+            holder,
             heartbeat: watch::Sender::default(),
             unreadable_namespaces: unreadable,
             verification: watch::Sender::new(Verification::of(reached)),

@@ -213,6 +213,32 @@ impl OrphansArgs {
     }
 }
 
+/// Flags of `accept`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+A contract has one holder: the konnector that may write its objects. A konnector that is not known as the holder writes nothing on
+either cluster and waits: in a clone of this cluster, after a restore of this cluster or of the provider from a backup, or where a
+second konnector was installed. Condition Held of the binding says what was seen.
+
+With a binding, this command shows what would be written, asks, and lets the konnector of this cluster go on. Every other konnector
+of the contract then stops. One answer is enough for all bindings of the contract.
+
+Examples:
+  kubectl bind accept
+  kubectl bind accept cowboys
+  kubectl bind accept cowboys --yes")]
+pub(crate) struct AcceptArgs {
+    /// Name of the binding; by default all bindings that wait are shown.
+    pub(crate) binding: Option<String>,
+    /// Do it without being asked.
+    #[arg(short = 'y', long, requires = "binding")]
+    pub(crate) yes: bool,
+    /// Wait until the konnector goes on; --wait=false does not wait.
+    #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", action = ArgAction::Set)]
+    pub(crate) wait: bool,
+}
+
 /// Flags of `completion`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\

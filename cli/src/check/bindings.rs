@@ -3,6 +3,7 @@
 use bindery_api::{
     Condition,
     conditions::{ConditionStatus, ORPHANED_OBJECTS, READY, Severity},
+    holder::HELD,
 };
 use kube::ResourceExt as _;
 
@@ -71,6 +72,11 @@ where
                 ),
                 _ => found.passed(check, format!("{named} is ready")),
             },
+            Some(ready) if is_error(ready) && object.condition(HELD).is_some_and(is_error) => found.fail(
+                check,
+                not_ready(&named, ready),
+                format!("kubectl bind accept{flags} shows what waits, and lets this cluster go on"),
+            ),
             Some(ready) if is_error(ready) => found.fail(check, not_ready(&named, ready), status),
             Some(ready) => found.warn(check, not_ready(&named, ready), status),
             None => found.warn(

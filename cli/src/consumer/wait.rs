@@ -5,7 +5,8 @@ mod state;
 use std::{collections::BTreeSet, ops::ControlFlow, sync::Arc, time::Duration};
 
 use bindery_api::{
-    annotations,
+    Conditions as _, annotations,
+    holder::{HELD, HolderDigest, HolderOrder},
     orphans::{OrphanAction, OrphanOrder, OrphanSet},
     v1alpha2::{APIServiceBinding, APIServiceBindingBundle, GroupResource, PermissionClaim},
 };
@@ -251,6 +252,34 @@ impl Watched {
                 "{} orphans are left; events of the binding say why",
                 left.count
             ))
+        };
+        self.judged(undone, judge, steps).await
+    }
+
+    /// Waits until the konnector has carried out that this cluster goes on with the contract. Returns the binding as it is then; `None` if
+    /// it is gone.
+    pub(crate) async fn accepted(
+        self,
+        order: &HolderOrder,
+        steps: &Steps,
+    ) -> Result<Option<Arc<APIServiceBinding>>, Failure> {
+        let undone = "waits still";
+        self.synced(undone).await?;
+        let judge = |binding: Option<&Arc<APIServiceBinding>>| {
+            let Some(binding) = binding else {
+                return ControlFlow::Break(None);
+            };
+            if binding.annotations().contains_key(annotations::ACCEPT_HOLDER) {
+                return ControlFlow::Continue("waiting for the konnector to take the order".to_owned());
+            }
+            let held = binding.condition(HELD);
+            let told = held.and_then(|held| HolderDigest::of_message(&held.message));
+            // Another digest means that the konnector has found something else since the user looked.
+            if told.is_some_and(|told| *order == HolderOrder::Accept(told)) {
+                let waiting = "waiting for the konnector to go on; events of the binding say why it does not";
+                return ControlFlow::Continue(waiting.to_owned());
+            }
+            ControlFlow::Break(Some(Arc::clone(binding)))
         };
         self.judged(undone, judge, steps).await
     }

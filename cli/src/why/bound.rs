@@ -8,6 +8,7 @@ use bindery_api::{
         self, ACTIVE, CONNECTED, ConditionStatus, DRAINING, EXPORT_NOT_SELECTED, EXPORT_REMOVED, OBJECTS_IN_SYNC,
         PERMISSION_CLAIMS_IN_SYNC, READY, Severity,
     },
+    holder::HELD,
 };
 
 use ending::{deleting, gone, held_there, orphaned};
@@ -134,6 +135,12 @@ fn of_condition(binding: &BindingFacts, condition: &Condition) -> Finding {
     .since(Some(condition.last_transition_time.0));
     if export_is_gone {
         return line.waits_for("you").mend(without_export(binding));
+    }
+    if condition.type_ == HELD {
+        return line.waits_for("you").mend(format!(
+            "see whether this is the cluster that is to go on, and let it: kubectl bind accept {}",
+            binding.name
+        ));
     }
     line.mend(format!("kubectl bind status {} shows all of its state", binding.name))
 }

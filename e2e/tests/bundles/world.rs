@@ -21,8 +21,9 @@ use crate::{contract::Contract, pair::Pair};
 /// How long something that must not happen is waited for.
 pub(crate) const A_WHILE: Duration = Duration::from_secs(2);
 
-/// How soon a konnector of the suite asks again where nothing says otherwise.
-const POLLING: [&str; 1] = ["--provider-polling-interval=2s"];
+/// How soon a konnector of the suite asks again where nothing says otherwise. No heartbeat falls between a backup of a provider and
+/// its restore, after which the konnector would wait for the user.
+const POLLING: [&str; 2] = ["--provider-polling-interval=2s", "--heartbeat-interval=2h"];
 
 /// Why it could not be started is told by every case: it is not tried again.
 static WORLD: OnceCell<Result<World, String>> = OnceCell::const_new();

@@ -7,5 +7,6 @@ mod crowds;
 mod expired_watch;
 mod fights;
 mod foreign;
+mod holder;
 mod random_kills;
 mod restored_consumer;

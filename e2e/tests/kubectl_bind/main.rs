@@ -1,6 +1,7 @@
 //! The real command against a real cluster. The backend is scripted and the konnector is played by the test, so that
 //! every answer and every silence of theirs can be tried.
 
+mod accept;
 mod automated;
 mod backend;
 mod claims;

@@ -9,7 +9,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::Candidate;
+use super::{Candidate, notes::LeaseNotes};
 use crate::{errors, preconditions::unchanged};
 
 /// Proof that this process leads, valid while [`Leadership::lost`] is polled and has not returned.
@@ -20,6 +20,7 @@ pub struct Leadership {
     renewed: watch::Sender<RenewalTime>,
     /// Whether the last attempt to renew succeeded.
     is_renewed: bool,
+    notes: LeaseNotes,
 }
 
 /// When a Lease was last renewed, for tasks that may only work while it is held.
@@ -43,6 +44,7 @@ impl Leadership {
     pub(super) fn new(candidate: Candidate, lease: Lease, renewed: RenewalTime) -> Self {
         Self {
             candidate,
+            notes: LeaseNotes::of(lease.metadata.annotations.as_ref()),
             lease,
             renewed: watch::Sender::new(renewed),
             is_renewed: true,
@@ -58,16 +60,21 @@ impl Leadership {
             } else {
                 self.candidate.timing.retry_period
             };
-            sleep(pause.min(self.time_left())).await;
+            tokio::select! {
+                () = sleep(pause.min(self.time_left())) => {}
+                () = self.notes.hurried(), if self.is_renewed => {}
+            }
             self.is_renewed = false;
             let before = RenewalTime::now();
-            let wanted = self.candidate.claim(Some(self.lease.clone()));
+            let mut wanted = self.candidate.claim(Some(self.lease.clone()));
+            let renewal = self.notes.begin(&mut wanted.metadata.annotations);
             let limit = self.time_left().min(self.candidate.timing.renew_deadline / 2);
             match timeout(limit, self.candidate.write(&wanted)).await {
                 Ok(Ok(lease)) => {
                     self.lease = lease;
                     self.renewed.send_replace(before);
                     self.is_renewed = true;
+                    self.notes.accept(renewal, self.lease.metadata.annotations.as_ref());
                 }
                 Ok(Err(error)) if errors::is_object_gone(&error, &self.candidate.name) => {
                     tracing::error!(
@@ -111,6 +118,11 @@ impl Leadership {
         }
     }
 
+    /// Returns the annotations of the Lease, for other tasks.
+    pub fn notes(&self) -> LeaseNotes {
+        self.notes.clone()
+    }
+
     /// Reads the Lease after a conflict. Returns true if this candidate still holds it, as after an answer that was lost, or if
     /// it cannot be read.
     async fn reread(&mut self) -> bool {
@@ -126,6 +138,7 @@ impl Leadership {
         let ours = holder.as_ref() == Some(&self.candidate.identity);
         if ours {
             self.lease = lease;
+            self.notes.reread(self.lease.metadata.annotations.as_ref());
         }
         ours
     }

@@ -94,6 +94,15 @@ pub const CLUSTER_WIDE_SECRETS: &str = "kube-bind.io/cluster-wide-secrets";
 /// [`is_released`].
 pub const RELEASED: &str = "kube-bind.io/released";
 
+/// The generation of the source that a copy was last written from, and the holder that wrote it: `<generation>/<instance>`; on the
+/// provider's copy. See [`source_generation`].
+pub const SOURCE_GENERATION: &str = "kube-bind.io/source-generation";
+
+// On the konnector's Lease.
+
+/// Domain of annotations `<domain>/<contract UID>`, each with the [`crate::holder::HolderChain`] of a contract as JSON; on the Lease.
+pub const HOLDER: &str = "holder.kube-bind.io";
+
 // Annotations that users set.
 
 /// Time (RFC 3339) until which the user consents that another provider or cluster replaces the pinned one; on a binding.
@@ -104,6 +113,10 @@ pub const PAUSED: &str = "kube-bind.io/paused";
 /// ([`crate::orphans::OrphanOrder`]); on a binding. `kubectl bind orphans` writes it, and the konnector removes it with an event
 /// that answers it.
 pub const END_ORPHANS: &str = "kube-bind.io/end-orphans";
+/// The holder of the contract in whose place this konnector goes on: a digest of what the provider records, or `held` to begin anew
+/// ([`crate::holder::HolderOrder`]); on a binding. `kubectl bind accept` writes it, and the konnector removes it with an event that
+/// answers it.
+pub const ACCEPT_HOLDER: &str = "kube-bind.io/accept-holder";
 /// Time (RFC 3339) until which the user consents that copies are deleted although their sources are missing; on a binding. Former
 /// versions asked for it where many were missing at once. A consent that was given still holds until its time;
 /// [`END_ORPHANS`] has taken its place.
@@ -139,6 +152,17 @@ pub fn released_at(value: &str) -> Option<&str> {
 /// contracts; an empty one means that the object is bound again.
 pub fn is_released(value: &str, contract: &str) -> bool {
     !value.is_empty() && value.split_once('/').is_none_or(|(_, of)| of == contract)
+}
+
+/// Returns the value of [`SOURCE_GENERATION`] on a copy that this holder writes.
+pub fn source_generation(generation: i64, instance: &str) -> String {
+    format!("{generation}/{instance}")
+}
+
+/// Returns the generation of a value of [`SOURCE_GENERATION`], if this holder wrote it.
+pub fn generation_by(value: &str, instance: &str) -> Option<i64> {
+    let (generation, by) = value.split_once('/')?;
+    (by == instance).then(|| generation.parse().ok()).flatten()
 }
 
 /// Whether a key is kube-bind's own, so that it must not be copied from one cluster to the other.
@@ -187,6 +211,15 @@ mod tests {
         check_released(&released("2026-01-01T00:00:00Z", "kube-bind-a-b"), false);
         check_released("2026-01-01T00:00:00Z", true);
         check_released("", false);
+    }
+
+    #[test]
+    fn a_generation_counts_for_the_holder_that_noted_it() {
+        let noted = source_generation(7, "a");
+        assert_eq!(generation_by(&noted, "a"), Some(7));
+        assert_eq!(generation_by(&noted, "b"), None);
+        assert_eq!(generation_by("7", "a"), None);
+        assert_eq!(generation_by("x/a", "a"), None);
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub mod crds;
 pub mod duration;
 pub mod finalizers;
 pub mod hash;
+pub mod holder;
 mod label_selector;
 pub mod labels;
 pub mod meta;

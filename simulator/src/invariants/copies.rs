@@ -67,7 +67,8 @@ pub(super) fn check<C: Clusters>(
     circumstances.extend(seen.ending(Some((relation.consumer, relation.provider))));
     circumstances.extend(rewinds.of_source(consumer, source));
     circumstances.extend(rewinds.of_copy(on, &change.key, marks::uid(object)));
-    Some(violation)
+    let is_accepted = seen.ledger.accepts(relation, circumstances);
+    (!is_accepted).then_some(violation)
 }
 
 /// Whether a claimed source that exists is still claimed for certain. Labels, references, claims and bindings change, and a

@@ -1,9 +1,10 @@
 //! No write of a process stands that does not hold the contract: a former leader, or the konnector of a clone.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use bindery_api::names;
+use bindery_api::{holder::HELD, names};
 use bindery_simulator_apiserver::Change;
+use serde_json::Value;
 
 use super::{Account, Clusters, Invariant, Seen, Violation, contracts::Contracts, leftovers::RIGHTS};
 use crate::{
@@ -16,6 +17,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Holders {
     leases: BTreeMap<Cluster, VecDeque<(u64, Option<ProcessName>)>>,
+    /// The clusters whose konnectors have put their record as the holder of a contract on a provider.
+    recorded: BTreeSet<(Cluster, Cluster)>,
     /// When each incarnation of a process sent its first write, in milliseconds.
     started: BTreeMap<(ProcessName, u32), u64>,
 }
@@ -36,6 +39,11 @@ impl Holders {
             return None;
         }
         let process = written.process?;
+        if let (ProcessName::Konnector { of, .. }, "clusterbindings") = (process, key.resource.as_str())
+            && has_new_record(written.change)
+        {
+            self.recorded.insert((of, written.on));
+        }
         let (of, is_of_leader) = match process {
             ProcessName::Konnector { of, .. } => (of, is_of_leading_konnector(written.change)),
             ProcessName::Server { provider, .. } => (Cluster::Provider(provider), is_of_leading_server(written.change)),
@@ -51,8 +59,11 @@ impl Holders {
             Account::Server => (None, seen.provider()),
             _ => (of.consumer(), provider_of_group(&key.group)),
         };
-        if let (Cluster::Clone(_), Cluster::Provider(_)) = (of, written.on) {
-            let message = "the konnector of a restored second cluster wrote".to_owned();
+        // A clone from within one heartbeat takes the contract before anybody can tell it from its origin, and so does one that the user
+        // accepts.
+        let is_recorded = self.recorded.contains(&(of, written.on));
+        if let (Cluster::Clone(_), Cluster::Provider(_), false) = (of, written.on, is_recorded) {
+            let message = "the konnector of a restored second cluster wrote, and does not hold the contract".to_owned();
             let mut violation = seen.violation(Invariant::WriteByClone, (consumer, provider), &message);
             violation.circumstances.insert(Circumstance::WriterIsClone);
             return Some(violation);
@@ -113,6 +124,17 @@ impl Holders {
     pub(super) fn forget(&mut self, cluster: Cluster) {
         self.leases.remove(&cluster);
     }
+}
+
+/// Whether a write of a ClusterBinding records a step of a holder.
+fn has_new_record(change: &Change) -> bool {
+    let record = |object: Option<&Value>| {
+        let conditions = object?["status"]["conditions"].as_array()?;
+        let held = conditions.iter().find(|condition| condition["type"] == HELD)?;
+        (held["status"] == "True").then(|| held["message"].clone())
+    };
+    let after = record(change.after.as_deref());
+    after.is_some() && after != record(change.before.as_deref())
 }
 
 /// Whether only the konnector that leads may send a write: each but events, heartbeats, and the CRDs of kube-bind, which each replica

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bindery_api::holder::HELD;
 use bindery_simulator_apiserver::Change;
 use serde_json::{Map, Value};
 
@@ -61,6 +62,11 @@ fn without_heartbeat(object: &Arc<Value>) -> Value {
     for condition in conditions.into_iter().flatten() {
         if let Some(condition) = condition.as_object_mut() {
             condition.remove("lastProbeTime");
+            // Each heartbeat is a new step of the contract's holder.
+            if condition.get("type").is_some_and(|kind| kind == HELD) {
+                condition.remove("message");
+                condition.remove("lastTransitionTime");
+            }
         }
     }
     object

@@ -61,7 +61,9 @@ impl Specs {
         if seen.is_by_clone() {
             violation.circumstances.insert(Circumstance::WriterIsClone);
         }
-        Some(violation)
+        let relation = super::relation(consumer, provider);
+        let is_accepted = relation.is_some_and(|relation| seen.ledger.accepts(relation, &violation.circumstances));
+        (!is_accepted).then_some(violation)
     }
 
     /// Takes what a provider has now for the newest, since it went back in time.

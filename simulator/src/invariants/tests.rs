@@ -603,6 +603,27 @@ fn the_konnector_of_a_clone_does_not_write() {
 }
 
 #[test]
+fn the_konnector_of_a_clone_that_holds_the_contract_may_write() {
+    let mut world = World::new();
+    world.synced();
+    let clone = Some(konnector(Cluster::Clone(1), 1));
+    let key = ObjectKey::new("kube-bind.io", "clusterbindings", "kube-bind-c1", "cluster");
+    let held = json!({
+        "metadata": {"name": "cluster", "namespace": "kube-bind-c1", "uid": "cluster-binding"},
+        "status": {"conditions": [{"type": "Held", "status": "True", "message": "i/7/n"}]},
+    });
+    world.write(ON_PROVIDER, Actor::User(BINDER.to_owned()), clone, &key, Some(held));
+    world.write(
+        ON_PROVIDER,
+        Actor::User(BINDER.to_owned()),
+        clone,
+        &copy_key(),
+        Some(copy(3)),
+    );
+    world.check(&[]);
+}
+
+#[test]
 fn the_operators_own_objects_stay() {
     let mut world = World::new();
     let (place, key) = (

@@ -15,7 +15,7 @@ pub enum Invariant {
     SpecRewound,
     /// A konnector or a server wrote what only the leader may write, and sent the request after another one had taken the Lease.
     WriteByFormerLeader,
-    /// A konnector of a restored second cluster wrote to a provider while the first one lives.
+    /// A konnector of a restored second cluster wrote to a provider without having put its record as the holder of the contract there.
     WriteByClone,
     /// One contract's account changed what belongs to another contract.
     WriteAcrossContracts,

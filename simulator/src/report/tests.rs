@@ -12,9 +12,18 @@ fn violation(invariant: Invariant, circumstances: &[Circumstance]) -> Violation 
     }
 }
 
+/// The record as it is while these findings are open.
+fn with_open(ids: &[&str]) -> TrackRecord {
+    let mut record = TrackRecord::read().unwrap();
+    for entry in record.findings.iter_mut().filter(|entry| ids.contains(&&*entry.id)) {
+        entry.state = State::Open;
+    }
+    record
+}
+
 #[test]
 fn a_violation_is_known_only_in_its_circumstances() {
-    let record = TrackRecord::read().unwrap();
+    let record = with_open(&["D1", "N10"]);
     let explained = |invariant, circumstances: &[Circumstance]| {
         let found = violation(invariant, circumstances);
         record.explains(&found).map(|entry| entry.id.clone())
@@ -24,7 +33,7 @@ fn a_violation_is_known_only_in_its_circumstances() {
     assert_eq!(explained(copy, &[Circumstance::SourceLives]), None);
     // A restore explains that a spec is rewound, and not that the copy of a source that lives ends.
     let restored = [Circumstance::ConsumerRestoredInPlace, Circumstance::SourceRewound];
-    assert_eq!(explained(Invariant::SpecRewound, &restored).as_deref(), Some("D2"));
+    assert_eq!(explained(Invariant::SpecRewound, &restored).as_deref(), Some("N10"));
     let [restore, rewound] = restored;
     assert_eq!(explained(copy, &[restore, rewound, Circumstance::SourceLives]), None);
     // The konnector of a clone writes, and only what it touched does not converge.
@@ -56,7 +65,7 @@ fn too_little_is_told_of_many_seeds_only() {
 
 #[test]
 fn pairs_that_no_seed_shows_are_told() {
-    let record = TrackRecord::read().unwrap();
+    let record = with_open(&["D1"]);
     let mut report = Report::default();
     let of_clone = [Circumstance::ConsumerRestoredBeside, Circumstance::WriterIsClone];
     let outcome = Outcome {

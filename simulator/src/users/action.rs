@@ -59,6 +59,8 @@ pub enum Consent {
     Force,
     /// The binding takes over a CRD that was there before.
     Adopt,
+    /// This cluster goes on with the contract.
+    Holder,
 }
 
 /// The resource that a user deletes to end the use of an API.

@@ -116,6 +116,8 @@ pub struct Ledger {
     /// UIDs of bindings that a user deleted with propagation policy Orphan.
     orphaned: BTreeMap<Relation, BTreeSet<String>>,
     overwritten: BTreeSet<(u8, ObjectKey)>,
+    /// Relations with which a consumer went on because its user accepted that.
+    accepted: BTreeSet<Relation>,
     serial: u64,
 }
 
@@ -231,6 +233,35 @@ impl Ledger {
         orphaned.is_some_and(|orphaned| binding.is_none_or(|binding| orphaned.contains(binding)))
     }
 
+    /// Notes that the user of a consumer accepted that it goes on with a contract, with the objects that it has.
+    pub fn accept(&mut self, relation: Relation) {
+        self.accepted.insert(relation);
+    }
+
+    /// Whether the user of a consumer accepted that what a restore or a clone did to an object reaches its copy: these are its
+    /// circumstances.
+    pub fn accepts(&self, relation: Relation, circumstances: &BTreeSet<Circumstance>) -> bool {
+        const ACCEPTED: [Circumstance; 3] = [
+            Circumstance::SourceRewound,
+            Circumstance::SourceRevived,
+            Circumstance::CopyOfClone,
+        ];
+        self.accepted.contains(&relation) && ACCEPTED.iter().any(|one| circumstances.contains(one))
+    }
+
+    /// Whether a restore or a loss may have made the konnector of a consumer ask its user to accept that it goes on.
+    pub fn may_ask_for_holder(&self, relation: Relation) -> bool {
+        const RESTORED: [Circumstance; 5] = [
+            Circumstance::ConsumerRestoredBeside,
+            Circumstance::ConsumerRestoredInPlace,
+            Circumstance::ConsumerLostObjects,
+            Circumstance::ProviderRestoredInPlace,
+            Circumstance::ProviderLostObjects,
+        ];
+        let known = self.circumstances(Some(relation.consumer), Some(relation.provider));
+        RESTORED.iter().any(|one| known.contains(one))
+    }
+
     /// Notes that the operator of a provider overwrote a copy.
     pub fn overwrote(&mut self, provider: u8, copy: ObjectKey) {
         self.overwritten.insert((provider, copy));
@@ -300,6 +331,22 @@ mod tests {
         check(Some(1), Some(1), &[Circumstance::ProviderRestoredInPlace]);
         check(Some(2), Some(2), &[Circumstance::ConsumerRestoredInPlace]);
         check(None, Some(2), &[Circumstance::Unbound]);
+    }
+
+    #[test]
+    fn an_accepted_cluster_may_bring_back_what_it_had() {
+        let mut ledger = Ledger::default();
+        let relation = Relation {
+            consumer: 1,
+            provider: 1,
+        };
+        let rewound = BTreeSet::from([Circumstance::SourceRewound]);
+        assert!(!ledger.accepts(relation, &rewound) && !ledger.may_ask_for_holder(relation));
+        ledger.of_consumer(1, Circumstance::ConsumerRestoredInPlace);
+        assert!(ledger.may_ask_for_holder(relation));
+        ledger.accept(relation);
+        assert!(ledger.accepts(relation, &rewound));
+        assert!(!ledger.accepts(relation, &BTreeSet::from([Circumstance::SourceLost])));
     }
 
     #[test]

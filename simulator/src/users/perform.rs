@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use bindery_api::{
     annotations,
-    conditions::ORPHANED_OBJECTS,
+    conditions::{OBJECTS_IN_SYNC, ORPHANED_OBJECTS},
+    holder::{HELD, HolderDigest, HolderOrder},
     names,
     orphans::{OrphanAction, OrphanOrder, OrphanSet},
 };
@@ -463,6 +464,10 @@ impl Users {
         let Some(asked) = asked(&binding).filter(|asked| only.is_none_or(|only| only == *asked)) else {
             return false;
         };
+        // Where nothing was restored or lost, nobody knows why the konnector asks.
+        if asked == Consent::Holder && !self.ledger.may_ask_for_holder(relation) {
+            return false;
+        }
         self.ledger.bound(relation, marks::uid(&binding));
         let until = world.now() + jiff::SignedDuration::from_hours(1);
         let mut say = |word, only| {
@@ -489,6 +494,11 @@ impl Users {
             }
             Consent::ProviderChange => (annotations::ACCEPT_PROVIDER_CHANGE, until.to_string()),
             Consent::Force => (annotations::FORCE_UNBIND, annotations::TRUE.to_owned()),
+            Consent::Holder => {
+                self.ledger.accept(relation);
+                let order = holder_asked(&binding).unwrap_or(HolderOrder::BeginAnew);
+                (annotations::ACCEPT_HOLDER, order.to_string())
+            }
             Consent::Adopt => (annotations::ADOPT_BY, offer_name(relation.provider)),
         };
         world.note(&format!("  {relation} asks for consent: {asked:?}"));
@@ -555,6 +565,9 @@ fn asked(binding: &Value) -> Option<Consent> {
         .iter()
         .filter(|condition| condition["status"] != "True" || condition["type"] == "Draining")
         .filter_map(|condition| condition["message"].as_str());
+    if holder_asked(binding).is_some() {
+        return Some(Consent::Holder);
+    }
     let mut asked = messages.filter_map(|message| {
         [
             (annotations::ALLOW_UNBIND, Consent::Unbind),
@@ -567,6 +580,21 @@ fn asked(binding: &Value) -> Option<Consent> {
         .map(|(_, consent)| consent)
     });
     asked.next().or_else(|| orphans(binding).map(|_| Consent::Orphans))
+}
+
+/// What the conditions of a binding ask the user to accept: that this cluster goes on with the contract, or that older states of
+/// objects are written.
+fn holder_asked(binding: &Value) -> Option<HolderOrder> {
+    let conditions = binding["status"]["conditions"].as_array()?;
+    let is_false = |condition: &&Value, kind: &str| condition["type"] == kind && condition["status"] == "False";
+    if let Some(held) = conditions.iter().find(|condition| is_false(condition, HELD)) {
+        return HolderDigest::of_message(held["message"].as_str()?).map(HolderOrder::Accept);
+    }
+    let objects = conditions
+        .iter()
+        .find(|condition| is_false(condition, OBJECTS_IN_SYNC))?;
+    let asks = objects["message"].as_str()?.contains("kubectl bind accept");
+    asks.then_some(HolderOrder::BeginAnew)
 }
 
 /// The orphans that a binding tells.

@@ -54,6 +54,8 @@ pub(super) const SERVER_TOKEN: &str = "server";
 
 /// Leaders renew less often than by default, for nothing else happens most of the time. Leases last as long as by default.
 const RETRY_PERIOD: &str = "--lease-retry-period=4";
+/// Konnectors send heartbeats more often than by default, so that a history has backups from before one and from after one.
+const HEARTBEATS: &str = "--heartbeat-interval=1m";
 /// How long the calls of a person may take.
 const CALL_TIME_MAX: Duration = Duration::from_mins(2);
 
@@ -169,6 +171,7 @@ async fn konnector(cluster: Cluster, replica: String, install: String, outbox: A
         "bindery-konnector",
         "--namespace=kube-bind",
         RETRY_PERIOD,
+        HEARTBEATS,
         &install,
         &identity,
     ])?;

@@ -201,6 +201,12 @@ pub(super) fn heartbeating(seen: &ObservedBinding) -> Option<Condition> {
             "waiting for the provider to accept the first heartbeat".to_owned(),
         ),
         Heartbeat::Beating | Heartbeat::OtherCluster { .. } => Some(true_condition(types::HEARTBEATING)),
+        Heartbeat::Withheld => of(
+            Severity::Info,
+            "NotHeld",
+            "no heartbeat is sent while another konnector may hold the contract; condition Held says what was seen"
+                .to_owned(),
+        ),
         Heartbeat::Failing { message } => of(Severity::Warning, "ClusterBindingUpdateFailed", message.clone()),
     }
 }

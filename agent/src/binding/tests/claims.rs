@@ -387,6 +387,7 @@ fn claims_are_withdrawn_after_the_objects_and_before_all_else() {
             "delete crd",
             "stop engine",
             "delete export",
+            "end holding",
             "delete roles",
             "remove finalizer"
         ]

@@ -29,6 +29,7 @@ use crate::{
         observed_session::{ClusterPin, ObservedSession},
     },
     engine::Progress,
+    holder::Standing,
     session::{exports::ExportLookup, heartbeat::Heartbeat},
 };
 
@@ -97,6 +98,7 @@ pub(super) fn fresh() -> ObservedBinding {
             has_backend: true,
             missing_rights: Vec::new(),
             found: Some("a".into()),
+            standing: Standing::Held { instance: "i".into() },
         }),
         crds: BTreeMap::new(),
         schemas: BTreeMap::from([(CRD.to_owned(), ObservedSchema::Present(schema()))]),
@@ -204,6 +206,9 @@ fn word(op: &BindingOp) -> String {
         BindingOp::DrainEngine(_) => "drain".to_owned(),
         BindingOp::EndOrphans { action, .. } => format!("{} orphans", action.as_str()),
         BindingOp::RefuseOrphanOrder { .. } => "refuse order".to_owned(),
+        BindingOp::AcceptHolder { .. } => "accept holder".to_owned(),
+        BindingOp::RefuseHolder { .. } => "refuse holder".to_owned(),
+        BindingOp::EndHolding => "end holding".to_owned(),
         BindingOp::Pause(true) => "pause".to_owned(),
         BindingOp::Pause(false) => "go on".to_owned(),
         BindingOp::StartReleaser { mode, .. } => format!("release {mode:?}"),
@@ -284,7 +289,14 @@ pub(super) fn act(seen: &mut ObservedBinding, ops: &[BindingOp]) {
                 seen.claims.cleanup = Some((resources.clone(), released));
             }
             BindingOp::StopCleanup => seen.claims.cleanup = None,
-            BindingOp::PatchCrd { .. } | BindingOp::Pause(_) | BindingOp::DeleteRoles => {}
+            BindingOp::EndHolding => session(seen).standing = Standing::Released,
+            BindingOp::PatchCrd { .. }
+            | BindingOp::Pause(_)
+            | BindingOp::DeleteRoles
+            | BindingOp::EndOrphans { .. }
+            | BindingOp::RefuseOrphanOrder { .. }
+            | BindingOp::AcceptHolder { .. }
+            | BindingOp::RefuseHolder { .. } => {}
         }
     }
 }

@@ -17,11 +17,16 @@ use crate::{
     controller::access::SecretProblem,
     drain::DrainProgress,
     engine::Problem,
+    holder::Finding,
     session::{connect::ConnectError, provider_rights::READ_NAMESPACE},
 };
 
 fn with(mut seen: ObservedBinding, change: impl FnOnce(&mut ObservedBinding)) -> ObservedBinding {
     binding(&mut seen).metadata.deletion_timestamp = Some(Time(seen.now));
+    if let Some(session) = &mut seen.session {
+        // Most plans are looked at after the contract was given up.
+        session.standing = Standing::Released;
+    }
     change(&mut seen);
     seen
 }
@@ -94,6 +99,63 @@ fn the_stored_secret_goes_with_the_last_binding_of_its_contract() {
     check(&last, &["delete secret", "delete roles", "remove finalizer"], "");
     let shared = with(last, |seen| seen.contract_is_shared = true);
     check(&shared, &["delete roles", "remove finalizer"], "");
+}
+
+#[test]
+fn the_contract_is_given_up_with_its_last_binding() {
+    let held = |change: fn(&mut ObservedBinding)| {
+        with(pinned(), |seen| {
+            session(seen).export = ExportLookup::Absent;
+            session(seen).standing = Standing::Held { instance: "i".into() };
+            change(seen);
+        })
+    };
+    let end = ["delete roles", "remove finalizer"];
+    let mut last = held(|_| {});
+    check(&last, &["end holding"], "giving the contract up");
+    let ops = plan(&last).ops;
+    act(&mut last, &ops);
+    check(&last, &end, "");
+    check(&held(|seen| seen.contract_is_shared = true), &end, "");
+    check(&held(forced), &end, "");
+    check(
+        &held(|seen| seen.access = ContractAccess::Failed(gone_contract())),
+        &end,
+        "",
+    );
+}
+
+#[test]
+fn who_does_not_hold_the_contract_ends_nothing_of_it() {
+    let recorded = bindery_api::holder::RecordedHolder::default().digest();
+    let waiting = |seen: ObservedBinding| {
+        with(seen, |seen| {
+            session(seen).standing = Standing::Waiting {
+                finding: Finding::RestoredOrCloned,
+                recorded: recorded.clone(),
+            };
+        })
+    };
+    for seen in [served(), installed()] {
+        check(&waiting(seen), &["pause"], "kubectl bind accept");
+    }
+    check(&waiting(pinned()), &[], "kubectl bind accept");
+    let pending = |seen: ObservedBinding| with(seen, |seen| session(seen).standing = Standing::Pending);
+    check(&pending(served()), &["pause"], "first heartbeat");
+    check(&pending(pinned()), &[], "first heartbeat");
+    let accepted = with(waiting(served()), |seen| {
+        session(seen).standing = waiting(served()).session.unwrap().standing;
+        let key = annotations::ACCEPT_HOLDER.to_owned();
+        binding(seen).annotations_mut().insert(key, recorded.to_string());
+    });
+    check(&accepted, &["accept holder"], "answering");
+}
+
+fn gone_contract() -> ConnectError {
+    ConnectError::Gone {
+        server: "https://provider".to_owned(),
+        namespace: "kube-bind-x".to_owned(),
+    }
 }
 
 #[test]

@@ -5,9 +5,11 @@ use crate::{
     binding::observed::{ExportDeletion, ObservedBinding},
     controller::{
         access::{ContractAccess, SecretProblem},
+        conditions::not_held,
         observed_session::ClusterPin,
         ownership::bundle_of,
     },
+    holder::Standing,
     session::{connect::ConnectError, exports::ExportLookup},
 };
 
@@ -70,6 +72,15 @@ pub(super) fn export_step(seen: &ObservedBinding) -> ExportStep {
     };
     if matches!(session.pin, ClusterPin::Other { .. }) {
         return keeps("the contract serves another cluster");
+    }
+    if let Some((_, told)) = not_held(session) {
+        return wait(format!("{told}; {FORCE}"), true);
+    }
+    if session.standing == Standing::Pending {
+        return wait(
+            "waiting for the provider to accept the first heartbeat".to_owned(),
+            false,
+        );
     }
     if !session.is_trusted() {
         return if session.has_backend {

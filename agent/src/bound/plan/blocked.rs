@@ -40,6 +40,12 @@ pub(crate) enum Blocked {
          copy to it: kubectl bind orphans --relink; or end the copy: --delete, or --release to leave it to the provider"
     )]
     Orphan,
+    /// The object went back to an older state than its copy was written from.
+    #[error(
+        "the object is in an older state than its copy on the provider, as after a restore from a backup, so the copy is not written; to \
+         write the older state: kubectl bind accept"
+    )]
+    OlderSource,
     /// The provider changed what we wrote, and changed it again after it was written back.
     #[error(
         "the provider changed fields that this object sets; they were written back once and are now left as they are"
@@ -68,6 +74,7 @@ impl Blocked {
             | Self::OtherContract(_)
             | Self::OtherSource(_) => "Conflict",
             Self::Orphan => "Orphaned",
+            Self::OlderSource => "OlderSource",
             Self::Elsewhere => "PlaceUnknown",
             Self::Drift => "ProviderOverrides",
             Self::Paused => "Paused",

@@ -27,6 +27,7 @@ const MODE: Mode = Mode {
     last_wins: false,
     relink: false,
     keeps: false,
+    older_source: false,
     order: None,
     adoption: Adoption::Off,
     since: None,
@@ -414,6 +415,32 @@ fn set(target: &mut Value, pointer: &str, value: Value) {
     } else {
         parent.insert(field.to_owned(), value);
     }
+}
+
+#[test]
+fn an_older_state_of_a_source_is_not_written_over_a_newer_one() {
+    let mut world = World::new();
+    world.create_consumer(1);
+    world.settle(MODE);
+    world.set_consumer("/spec/intent", json!(2));
+    let older = Mode {
+        older_source: true,
+        ..MODE
+    };
+    let (wrote, blocked) = world.settle(older);
+    assert_eq!((wrote.as_slice(), blocked), (&[][..], Some(Blocked::OlderSource)));
+    let (wrote, blocked) = world.settle(MODE);
+    assert_eq!((wrote.as_slice(), blocked), (&["update"][..], None));
+    // What was written from that very content is in sync, whatever its generation.
+    let (wrote, blocked) = world.settle(older);
+    assert_eq!((wrote.as_slice(), blocked), (&[][..], None));
+    world.delete_consumer();
+    let (wrote, _) = world.settle(older);
+    assert_eq!(
+        wrote,
+        ["delete_provider", "release"],
+        "a deletion that was seen is carried out"
+    );
 }
 
 #[test]

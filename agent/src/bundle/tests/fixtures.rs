@@ -29,6 +29,7 @@ use crate::{
         object_counts::ObjectCount,
         observed_session::{ClusterPin, ObservedSession},
     },
+    holder::Standing,
     session::{
         exports::{ExportList, ExportLookup},
         heartbeat::Heartbeat,
@@ -94,6 +95,7 @@ pub(super) fn seen(exports: &[&str]) -> ObservedBundle {
             has_backend: true,
             missing_rights: Vec::new(),
             found: Some("a".into()),
+            standing: Standing::Held { instance: "i".into() },
         }),
         exports: ExportList::default(),
         last_probe: Some(probe(1)),

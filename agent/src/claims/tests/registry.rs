@@ -46,6 +46,7 @@ fn claims(consumer: &Fake, provider: &Fake) -> Claims {
             metrics: Metrics::register(&mut bindery_runtime::telemetry::registry()),
             budget: Budget::default(),
             tally: Tally::default(),
+            holding: crate::holder::Holding::held(),
         },
         sides: Sides {
             consumer: here,

@@ -57,6 +57,7 @@ pub(super) fn engine() -> Engine {
         metrics: Metrics::register(&mut bindery_runtime::telemetry::registry()),
         budget: Budget::default(),
         tally: Tally::default(),
+        holding: crate::holder::Holding::held(),
     };
     Engine::start(
         target,

@@ -26,6 +26,7 @@ fn sender(consent: bool) -> HeartbeatSender<'static> {
         consent,
         credential_expires: None,
         sync: Some(&IN_SYNC),
+        step: None,
     }
 }
 
@@ -111,6 +112,32 @@ fn a_heartbeat_keeps_what_others_wrote() {
         .map(|one| &one["type"])
         .collect();
     assert_eq!(types, ["Ready", "Healthy", "SecretValid", "ValidVersion"]);
+}
+
+#[test]
+fn a_heartbeat_carries_the_next_step_of_the_holder() {
+    let step: HolderRecord = "i/7/n".parse().unwrap();
+    let sender = HeartbeatSender {
+        step: Some(&step),
+        ..sender(false)
+    };
+    let HeartbeatDecision::Beat(patch) = decide(Some(&binding(None)), true, &sender, None, NOW) else {
+        panic!("no heartbeat");
+    };
+    let mut seen = binding(None);
+    seen.status = Some(serde_json::from_value(patch["status"].clone()).unwrap());
+    let recorded = RecordedHolder::of(&seen);
+    assert_eq!(recorded.record.as_ref(), Some(&step));
+    assert!(!recorded.is_contested && !recorded.is_bypassed);
+    let contested = contest(&seen, &step, NOW);
+    seen.status.as_mut().unwrap().conditions =
+        serde_json::from_value(contested["status"]["conditions"].clone()).unwrap();
+    assert!(RecordedHolder::of(&seen).is_contested);
+    assert!(!seen.is_condition_true(conditions::READY));
+    // An older konnector keeps the condition and writes the time of its own heartbeat.
+    seen.status = Some(serde_json::from_value(patch["status"].clone()).unwrap());
+    seen.status.as_mut().unwrap().last_heartbeat_time = Some(Time(NOW + jiff::SignedDuration::from_secs(1)));
+    assert!(RecordedHolder::of(&seen).is_bypassed);
 }
 
 #[test]

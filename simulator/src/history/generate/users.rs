@@ -137,6 +137,7 @@ impl<'a> Users<'a> {
                     Consent::Unbind,
                     Consent::ProviderChange,
                     Consent::Force,
+                    Consent::Holder,
                 ];
                 let to = *consents.choose(rng)?;
                 Some(Action::Consent { relation, to })

@@ -1,0 +1,354 @@
+//! What the konnector's Lease records of the contracts that it holds.
+
+use std::{collections::HashMap, sync::Arc};
+
+use bindery_api::{
+    annotations,
+    holder::{HolderChain, HolderOrder, HolderRecord, RecordedHolder},
+    names,
+};
+use bindery_runtime::lease::LeaseNotes;
+use parking_lot::Mutex;
+
+use super::{Finding, Holding, Standing, rule};
+
+/// The name part of an annotation's key has at most this many bytes.
+const KEY_MAX: usize = 63;
+
+/// The contracts of this konnector, each with one holder for all its bindings and bundles.
+#[derive(Debug)]
+pub struct Holders {
+    notes: LeaseNotes,
+    /// By UID of the contract.
+    contracts: Mutex<HashMap<Arc<str>, Arc<ContractHolder>>>,
+}
+
+/// What this konnector knows of the holder of one contract.
+#[derive(Debug)]
+pub struct ContractHolder {
+    key: String,
+    notes: LeaseNotes,
+    holding: Holding,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The step that was begun last, until the provider has it.
+    attempt: Option<HolderRecord>,
+    /// What the user said, until it is carried out.
+    order: Option<HolderOrder>,
+    /// How often the Lease had gone back in time when the contract was found to be held, in this process.
+    held_at: Option<u64>,
+    /// Whether the contract is to be given up.
+    ending: bool,
+}
+
+// === impl Holders ===
+
+impl Holders {
+    /// The holders that are recorded in these annotations of the konnector's Lease.
+    pub fn new(notes: LeaseNotes) -> Self {
+        Self {
+            notes,
+            contracts: Mutex::default(),
+        }
+    }
+
+    /// Returns the holder of a contract. It begins anew if no session of the contract is `open`.
+    pub(crate) fn of(&self, contract_uid: &Arc<str>, open: bool) -> Arc<ContractHolder> {
+        let mut contracts = self.contracts.lock();
+        let holder = contracts.entry(Arc::clone(contract_uid)).or_insert_with(|| {
+            let name = names::fit(contract_uid.to_string(), KEY_MAX);
+            Arc::new(ContractHolder {
+                key: format!("{}/{name}", annotations::HOLDER),
+                notes: self.notes.clone(),
+                holding: Holding::default(),
+                state: Mutex::default(),
+            })
+        });
+        if !open {
+            holder.begin_anew();
+        }
+        Arc::clone(holder)
+    }
+}
+
+// === impl ContractHolder ===
+
+impl ContractHolder {
+    /// Tells whether objects of the contract may be written.
+    pub(crate) fn holding(&self) -> &Holding {
+        &self.holding
+    }
+
+    /// What the Lease records. What cannot be read counts as nothing.
+    fn chain(&self) -> HolderChain {
+        let text = self.notes.get(&self.key);
+        text.and_then(|text| serde_json::from_str(&text).ok())
+            .unwrap_or_default()
+    }
+
+    /// Decides whether this konnector holds the contract or may take it.
+    pub(crate) fn judge(&self, recorded: &RecordedHolder) -> Result<(), Finding> {
+        rule::judge(&self.chain(), recorded)
+    }
+
+    /// The doubts that a proof which begins now clears; `None` if there are none.
+    pub(crate) fn doubts(&self) -> Option<u64> {
+        self.holding.doubts()
+    }
+
+    /// Notes a proof that began when there were these doubts.
+    pub(crate) fn clear(&self, doubts: u64) {
+        self.holding.clear(doubts);
+    }
+
+    /// Waits until a renewal of the Lease is accepted that begins after this call.
+    pub(crate) async fn renewed(&self) {
+        self.notes.renewed().await;
+    }
+
+    /// Renews the Lease now, and waits until that is accepted. Where another replica leads, it never is, and the process ends.
+    pub(crate) async fn renew_now(&self) {
+        self.notes.hurry();
+        self.notes.renewed().await;
+    }
+
+    /// Whether what was found says that a second konnector holds the contract that this one held until now. A konnector whose own
+    /// cluster went back in time is itself the one that does not hold it.
+    pub(crate) fn is_rival(&self, finding: Finding) -> bool {
+        let held_at = self.state.lock().held_at;
+        finding.is_rival() && held_at == Some(self.notes.rewinds())
+    }
+
+    /// Notes that the provider has a record of this konnector. While it refuses a new one, the contract stays unfenced.
+    pub(crate) fn hold(&self, record: &HolderRecord) {
+        let is_unfenced = matches!(*self.holding.standing().borrow(), Standing::Unfenced { .. });
+        self.note_held();
+        if !is_unfenced {
+            self.set_held(record);
+        }
+    }
+
+    fn note_held(&self) {
+        self.state.lock().held_at = Some(self.notes.rewinds());
+    }
+
+    fn set_held(&self, record: &HolderRecord) {
+        let instance = record.instance.as_str().into();
+        self.holding.set(Standing::Held { instance });
+    }
+
+    /// Notes that this konnector does not hold the contract.
+    pub(crate) fn wait(&self, finding: Finding, recorded: &RecordedHolder) {
+        let mut state = self.state.lock();
+        state.held_at = None;
+        state.attempt = None;
+        drop(state);
+        self.holding.set(Standing::Waiting {
+            finding,
+            recorded: recorded.digest(),
+        });
+    }
+
+    /// Notes that the provider keeps no record. A konnector that waits for the user goes on waiting.
+    pub(crate) fn go_unfenced(&self, why: &str) {
+        if self.holding.standing().borrow().waiting().is_none() {
+            self.holding.set(Standing::Unfenced { why: why.into() });
+        }
+    }
+
+    /// Whether the user has said that this konnector goes on in place of the holder that the provider records. What was said about
+    /// another one is dropped.
+    pub(crate) fn is_accepted(&self, recorded: &RecordedHolder) -> bool {
+        let is_held = self.judge(recorded).is_ok();
+        let mut state = self.state.lock();
+        let is_for = |order: &HolderOrder| match order {
+            HolderOrder::Accept(digest) => *digest == recorded.digest(),
+            HolderOrder::BeginAnew => is_held,
+        };
+        let is_accepted = state.order.as_ref().is_some_and(is_for);
+        if !is_accepted {
+            state.order = None;
+        }
+        is_accepted
+    }
+
+    /// Notes what the user said. It is carried out with the next heartbeat.
+    pub(crate) fn order(&self, order: HolderOrder) {
+        self.state.lock().order = Some(order);
+    }
+
+    /// The next step to write to the provider: the one that was begun last, unless the provider has it. `accepted` makes a new
+    /// instance, as for a contract that nobody holds.
+    pub(crate) fn next(&self, recorded: &RecordedHolder, accepted: bool) -> HolderRecord {
+        let chain = self.chain();
+        let mut state = self.state.lock();
+        let begun = state.attempt.as_ref().filter(|attempt| {
+            let is_known = chain.attempts.iter().flatten().any(|known| known == *attempt);
+            let is_new = recorded.record.as_ref().map(|record| &record.instance) != Some(&attempt.instance);
+            is_known && recorded.record.as_ref() != Some(*attempt) && (is_new || !accepted)
+        });
+        if let Some(begun) = begun {
+            return begun.clone();
+        }
+        let before = recorded.record.as_ref();
+        let instance = before.filter(|_| !accepted).map(|before| before.instance.clone());
+        let generation = before.map_or(0, |before| before.generation).max(chain.generation());
+        let next = HolderRecord {
+            instance: instance.unwrap_or_else(nonce),
+            generation: generation.saturating_add(1),
+            nonce: nonce(),
+        };
+        state.attempt = Some(next.clone());
+        next
+    }
+
+    /// Writes a step to the Lease, before it is written to the provider: now, or with the next renewal. `None` is the step that gives the
+    /// contract up. Returns whether the Lease has it.
+    pub(crate) async fn announce(&self, recorded: &RecordedHolder, step: Option<&HolderRecord>, now: bool) -> bool {
+        let chain = self.chain();
+        let is_known = chain.attempts.iter().any(|known| known.as_ref() == step);
+        if is_known {
+            return true;
+        }
+        let chain = chain.begin(recorded.record.as_ref(), step.cloned());
+        let Ok(text) = serde_json::to_string(&chain) else {
+            return false;
+        };
+        self.notes.set(&self.key, Some(text.clone()));
+        if now {
+            self.notes.hurry();
+        }
+        self.notes.renewed().await;
+        self.notes.get(&self.key) == Some(text)
+    }
+
+    /// Whether the contract was not found to be held in this process yet, so that the first step is written at once.
+    pub(crate) fn is_new(&self) -> bool {
+        self.state.lock().held_at.is_none()
+    }
+
+    /// Notes that the provider has accepted a step. The Lease forgets the other ones with its next renewal.
+    pub(crate) fn accepted(&self, step: HolderRecord) {
+        let mut state = self.state.lock();
+        (state.attempt, state.order) = (None, None);
+        drop(state);
+        self.note_held();
+        self.set_held(&step);
+        let text = serde_json::to_string(&HolderChain::fold(step)).ok();
+        if text.is_some() {
+            self.notes.set(&self.key, text);
+        }
+    }
+
+    /// Gives the contract up with the next heartbeat, because its last binding ends.
+    pub(crate) fn end(&self) {
+        self.state.lock().ending = true;
+    }
+
+    /// Whether the contract is to be given up.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.state.lock().ending
+    }
+
+    /// Takes the contract again, for a binding that does not end.
+    pub(crate) fn resume(&self) {
+        if std::mem::take(&mut self.state.lock().ending) {
+            self.begin_anew();
+        }
+    }
+
+    /// Notes that the contract was given up. `is_cleared` says whether the provider has no record any more; otherwise the Lease keeps
+    /// its own, by which this konnector may take the contract again.
+    pub(crate) fn ended(&self, is_cleared: bool) {
+        if is_cleared {
+            self.notes.set(&self.key, None);
+        }
+        self.holding.set(Standing::Released);
+    }
+
+    fn begin_anew(&self) {
+        *self.state.lock() = State::default();
+        self.holding.set(Standing::Pending);
+    }
+}
+
+/// A random name.
+fn nonce() -> String {
+    format!("{:016x}", rand::random::<u64>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holder() -> Arc<ContractHolder> {
+        Holders::new(LeaseNotes::default()).of(&"uid".into(), false)
+    }
+
+    fn recorded(text: &str) -> RecordedHolder {
+        RecordedHolder {
+            record: Some(text.parse().unwrap()),
+            ..RecordedHolder::default()
+        }
+    }
+
+    #[test]
+    fn a_step_keeps_the_instance_unless_the_user_accepts_this_konnector() {
+        let holder = holder();
+        let first = holder.next(&RecordedHolder::default(), false);
+        assert_eq!(first.generation, 1);
+        let known = recorded("i/7/n");
+        let next = holder.next(&known, false);
+        assert_eq!((next.instance.as_str(), next.generation), ("i", 8));
+        assert_ne!(next.nonce, "n");
+        let accepted = holder.next(&known, true);
+        assert_eq!(accepted.generation, 8);
+        assert_ne!(accepted.instance, "i");
+    }
+
+    #[test]
+    fn an_order_holds_for_what_the_user_saw() {
+        let holder = holder();
+        let (seen, other) = (recorded("i/7/n"), recorded("i/8/m"));
+        assert!(!holder.is_accepted(&seen));
+        holder.order(HolderOrder::Accept(seen.digest()));
+        assert!(holder.is_accepted(&seen) && holder.is_accepted(&seen));
+        assert!(!holder.is_accepted(&other) && !holder.is_accepted(&seen), "it is over");
+        holder.order(HolderOrder::BeginAnew);
+        assert!(!holder.is_accepted(&seen), "this konnector does not hold it");
+        holder.order(HolderOrder::BeginAnew);
+        assert!(holder.is_accepted(&RecordedHolder::default()));
+    }
+
+    #[test]
+    fn who_waits_goes_on_only_as_the_holder() {
+        let holder = holder();
+        let standing = || holder.holding().standing().borrow().clone();
+        assert_eq!(standing(), Standing::Pending);
+        let foreign = recorded("i/7/n");
+        assert_eq!(holder.judge(&foreign), Err(Finding::SecondInstall));
+        holder.wait(Finding::SecondInstall, &foreign);
+        holder.go_unfenced("it may not be read");
+        assert!(
+            standing().waiting().is_some(),
+            "what cannot be read any more is not forgotten"
+        );
+        holder.accepted("j/8/m".parse().unwrap());
+        assert_eq!(standing(), Standing::Held { instance: "j".into() });
+        assert!(holder.is_rival(Finding::OtherHolder) && !holder.is_rival(Finding::ProviderWentBack));
+        holder.go_unfenced("it may not be written");
+        holder.hold(&"j/8/m".parse().unwrap());
+        assert!(
+            matches!(standing(), Standing::Unfenced { .. }),
+            "a new step is refused still"
+        );
+        holder.end();
+        holder.ended(true);
+        assert_eq!(standing(), Standing::Released);
+        holder.resume();
+        assert_eq!(standing(), Standing::Pending);
+    }
+}
