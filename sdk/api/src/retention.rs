@@ -190,9 +190,7 @@ impl FromStr for RetentionOrder {
         }
         let mut all = RetentionAction::ALL.into_iter();
         Ok(Self {
-            action: all
-                .find(|known| known.as_str() == action)
-                .ok_or(RetentionOrderError)?,
+            action: all.find(|known| known.as_str() == action).ok_or(RetentionOrderError)?,
             resource: GroupResource::new(group, plural),
             namespace: namespace.to_owned(),
             name: name.to_owned(),
@@ -217,7 +215,10 @@ mod tests {
     fn a_patch_changes_content_only_and_the_time_is_one() {
         let check = |duration: &str, suspend: Option<Value>| check(&retention(duration, suspend));
         assert_eq!(check("72h", None), Ok(Duration::from_hours(72)));
-        assert_eq!(check("5s", Some(json!({"spec": {"replicas": 0}}))), Ok(Duration::from_secs(5)));
+        assert_eq!(
+            check("5s", Some(json!({"spec": {"replicas": 0}}))),
+            Ok(Duration::from_secs(5))
+        );
         assert!(matches!(check("soon", None), Err(InvalidRetention::Duration(_))));
         assert_eq!(check("0s", None), Err(InvalidRetention::Zero));
         for no_object in [json!(7), json!([]), json!("spec"), json!(null)] {
@@ -225,7 +226,12 @@ mod tests {
         }
         for field in ["apiVersion", "kind", "metadata", "status"] {
             let refused = check("1h", Some(json!({"spec": {}, field: {}})));
-            assert_eq!(refused, Err(InvalidRetention::Field { field: field.to_owned() }));
+            assert_eq!(
+                refused,
+                Err(InvalidRetention::Field {
+                    field: field.to_owned()
+                })
+            );
         }
     }
 
@@ -267,7 +273,10 @@ mod tests {
                     name: "billy".to_owned(),
                 };
                 let text = order.to_string();
-                assert_eq!(text, format!("{}/cowboys.wildwest.dev/{namespace}/billy", action.as_str()));
+                assert_eq!(
+                    text,
+                    format!("{}/cowboys.wildwest.dev/{namespace}/billy", action.as_str())
+                );
                 assert_eq!(text.parse(), Ok(order));
             }
         }
@@ -302,7 +311,11 @@ mod tests {
     }
 
     fn object(value: Value) -> Value {
-        if value.is_object() { value } else { json!({"spec": value}) }
+        if value.is_object() {
+            value
+        } else {
+            json!({"spec": value})
+        }
     }
 
     proptest! {

@@ -7,7 +7,9 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ConflictPolicy, ExportResource, Isolation, NameRef, PermissionClaim, Retention, SchemaUpdatePolicy, Scope};
+use super::{
+    ConflictPolicy, ExportResource, Isolation, NameRef, PermissionClaim, Retention, SchemaUpdatePolicy, Scope,
+};
 use crate::Condition;
 
 /// The resources and claims that every export of this template has.
