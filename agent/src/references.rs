@@ -99,6 +99,8 @@ struct Referrers {
     round: watch::Sender<u64>,
     /// What each object refers to. An object without references has no entry.
     objects: HashMap<ObjectKey, Vec<(Arc<Subscriber>, ReferencedObject)>>,
+    /// The objects that were deleted and whose copies are retained: what they refer to stays.
+    retained: HashSet<ObjectKey>,
     listing: Option<Listing>,
 }
 
@@ -130,6 +132,7 @@ impl References {
             complete: false,
             round: watch::Sender::new(0),
             objects: HashMap::new(),
+            retained: HashSet::new(),
             listing: None,
         };
         let id = referrers.indexer;

@@ -70,10 +70,17 @@ impl BindingController {
         }
         let plan = plan::plan(&seen);
         let changes_binding = plan.ops.iter().any(|op| {
-            use BindingOp::{AcceptClaims, AddFinalizer, EndOrphans, RefuseOrphanOrder};
+            use BindingOp::{
+                AcceptClaims, AddFinalizer, EndOrphans, EndRetention, RefuseOrphanOrder, RefuseRetentionOrder,
+            };
             matches!(
                 op,
-                AddFinalizer | AcceptClaims(_) | EndOrphans { .. } | RefuseOrphanOrder { .. }
+                AddFinalizer
+                    | AcceptClaims(_)
+                    | EndOrphans { .. }
+                    | RefuseOrphanOrder { .. }
+                    | EndRetention(_)
+                    | RefuseRetentionOrder { .. }
             )
         });
         let outcome = self.apply(binding, plan.ops.clone(), runtime).await;

@@ -5,7 +5,9 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use bindery_api::{adoption::Adoption, claims::is_protected_namespace, orphans::OrphanAction};
+use bindery_api::{
+    adoption::Adoption, annotations, claims::is_protected_namespace, orphans::OrphanAction, retention::RetentionAction,
+};
 use bindery_runtime::{cache::ObjectKey, watch::Event};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -17,6 +19,7 @@ use crate::{
         learn::Learned,
         pair::Pair,
         plan::{self, Blocked, Mode, Op, Plan},
+        retention::RetentionOrders,
     },
     connection::{Target, Writer},
     engine::{
@@ -24,7 +27,7 @@ use crate::{
         report::{Cause, Issue},
         strategy::{Operation, Steps, SyncStrategy},
     },
-    index::{Index, OrphanKind, Place, PlannedUids},
+    index::{Index, Known as _, OrphanKind, Place, PlannedUids},
     model::object::{Object, Version},
     references::ReferenceIndexer,
 };
@@ -44,6 +47,11 @@ pub(crate) struct Bound {
     pub(super) relink: AtomicBool,
     pub(super) keeps: AtomicBool,
     pub(super) orders: Orders,
+    pub(super) retains: bool,
+    pub(super) suspends: bool,
+    pub(super) retention_orders: RetentionOrders,
+    /// Whether a copy is retained, or was while the engine runs.
+    pub(super) has_retained: AtomicBool,
     pub(super) crd: CrdCheck,
 }
 
@@ -65,6 +73,9 @@ impl Bound {
             relink: self.relink.load(Ordering::Relaxed),
             keeps: self.keeps.load(Ordering::Relaxed),
             order: self.order(pair),
+            retains: self.retains,
+            suspends: self.suspends,
+            ends_retention: self.ends_retention(pair),
             adoption,
             since: self.since,
         }
@@ -79,6 +90,14 @@ impl Bound {
         let consented = orphan.is_some_and(|orphan| orphan.kind == OrphanKind::Missing) && self.deletions.consents();
         let ordered = self.orders.of(copy, orphan.is_some());
         ordered.or(consented.then_some(OrphanAction::Delete))
+    }
+}
+
+impl Bound {
+    /// How the user ends the retention of the copy of a pair.
+    fn ends_retention(&self, pair: &Pair) -> Option<RetentionAction> {
+        let copy = pair.provider.as_ref().map(|provider| &provider.uid);
+        self.retention_orders.of(copy, pair.retention().is_some())
     }
 }
 
@@ -109,6 +128,12 @@ impl SyncStrategy for Bound {
         if let Op::DeleteProvider {
             uid,
             version: Some(version),
+        }
+        | Op::Retain {
+            uid,
+            version,
+            keeps: true,
+            ..
         } = op
             && Writer::in_time(self.crd.is_ending(writer.is_crd_ending())).await?
         {
@@ -118,13 +143,21 @@ impl SyncStrategy for Bound {
             };
             return writer.apply(target, &release).await;
         }
-        writer.apply(target, op).await
+        let learned = writer.apply(target, op).await?;
+        if matches!(op, Op::Retain { .. }) && learned.is_some() {
+            // Before the source goes: the objects that it refers to stay with its copy.
+            self.has_retained.store(true, Ordering::Relaxed);
+            self.references.retain(target.key, None);
+        }
+        Ok(learned)
     }
 
     fn written(learned: &Learned) -> Option<Version> {
         match learned {
             Learned::Held { version, .. }
             | Learned::ProviderReleased { version, .. }
+            | Learned::Remarked { version, .. }
+            | Learned::Restoring { version, .. }
             | Learned::Written { version, .. }
             | Learned::StatusWritten { version, .. } => Some(*version),
             _ => None,
@@ -166,6 +199,22 @@ impl SyncStrategy for Bound {
                 self.references.gone(&key);
             }
             Event::Rewound | Event::Following | Event::Failed(_) => {}
+        }
+    }
+
+    fn copy_shown(&self, key: &ObjectKey, copy: &Object) {
+        let is_marked = copy.meta.annotations.get(annotations::RETAINED).is_some();
+        if is_marked {
+            self.has_retained.store(true, Ordering::Relaxed);
+            self.references.retain(key, Some(copy));
+        } else if self.has_retained.load(Ordering::Relaxed) {
+            self.references.unretain(key, true);
+        }
+    }
+
+    fn copy_gone(&self, key: &ObjectKey, has_source: bool) {
+        if self.has_retained.load(Ordering::Relaxed) {
+            self.references.unretain(key, has_source);
         }
     }
 
@@ -216,6 +265,7 @@ impl Operation for Op {
             self,
             Self::DeleteProvider { .. }
                 | Self::DeleteOrphan { .. }
+                | Self::Retain { .. }
                 | Self::ReleaseProvider { .. }
                 | Self::DeleteConsumer { .. }
                 | Self::Release { .. }

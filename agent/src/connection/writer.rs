@@ -36,6 +36,8 @@ pub(crate) struct Writer {
     /// Several consumers may write the same provider object, and the last write wins. The object then records for each
     /// contract what it wrote last.
     pub last_wins: bool,
+    /// What is changed in a copy that is retained, as a merge patch.
+    pub suspend: Option<Arc<Value>>,
 }
 
 /// A consumer's object, and where its copy is on the provider.
