@@ -60,7 +60,14 @@ impl ReferenceIndexer {
     /// Notes what an object refers to that was listed, created or changed.
     pub(crate) fn seen(&self, object: &Object) {
         let key = ObjectKey::new(Arc::clone(&object.meta.namespace), Arc::clone(&object.meta.name));
-        self.read(&key, object);
+        let mut state = self.references.state.lock();
+        let referrers = self.referrers(&mut state);
+        // An object of the same name as a deleted one is not synced while the copy of that is retained.
+        let is_read = referrers.is_some_and(|referrers| !referrers.retained.contains_key(&key));
+        drop(state);
+        if is_read {
+            self.read(&key, object);
+        }
     }
 
     /// Keeps the references of an object whose copy is retained after the object was deleted, until [`Self::unretain`]. If only the
@@ -70,7 +77,11 @@ impl ReferenceIndexer {
         let Some(referrers) = self.referrers(&mut state) else {
             return;
         };
-        referrers.retained.insert(key.clone());
+        let kept = referrers.retained.entry(key.clone()).or_default();
+        if let Some(copy) = copy {
+            // Rules that come later read it again.
+            *kept = Some(Arc::new(copy.clone()));
+        }
         let is_known = referrers.objects.contains_key(key);
         drop(state);
         if let Some(copy) = copy.filter(|_| !is_known) {
@@ -83,7 +94,7 @@ impl ReferenceIndexer {
         let mut state = self.references.state.lock();
         let was_retained = self
             .referrers(&mut state)
-            .is_some_and(|referrers| referrers.retained.remove(key));
+            .is_some_and(|referrers| referrers.retained.remove(key).is_some());
         drop(state);
         if was_retained && !has_object {
             self.gone(key);
@@ -150,7 +161,7 @@ impl ReferenceIndexer {
         let mut calls = DueCalls::new();
         let mut state = self.references.state.lock();
         let referrers = self.referrers(&mut state);
-        if referrers.is_some_and(|referrers| !referrers.retained.contains(key)) {
+        if referrers.is_some_and(|referrers| !referrers.retained.contains_key(key)) {
             state.set(&self.resource, key.clone(), &[], &mut calls);
         }
         drop(state);
@@ -159,6 +170,7 @@ impl ReferenceIndexer {
 
     /// Notes that the list is complete, and forgets the objects that were not in it.
     pub(crate) fn listed(&self) {
+        self.read_retained();
         let mut calls = DueCalls::new();
         let mut state = self.references.state.lock();
         let Some(referrers) = self.referrers(&mut state) else {
@@ -168,7 +180,7 @@ impl ReferenceIndexer {
             return;
         };
         let known = referrers.objects.keys();
-        let is_kept = |key: &ObjectKey| listing.keys.contains(key) || referrers.retained.contains(key);
+        let is_kept = |key: &ObjectKey| listing.keys.contains(key) || referrers.retained.contains_key(key);
         let gone: Vec<_> = known.filter(|key| !is_kept(key)).cloned().collect();
         // Rules that came after the list began were not applied to all of its objects.
         let complete = listing.round == *referrers.round.borrow();
@@ -181,6 +193,23 @@ impl ReferenceIndexer {
         }
         drop(state);
         call(calls);
+    }
+
+    /// Reads the retained copies by the rules of now, since no list of the consumer's objects shows what they refer to.
+    fn read_retained(&self) {
+        let mut state = self.references.state.lock();
+        let Some(referrers) = self.referrers(&mut state) else {
+            return;
+        };
+        let copies: Vec<_> = referrers
+            .retained
+            .iter()
+            .filter_map(|(key, copy)| Some((key.clone(), copy.clone()?)))
+            .collect();
+        drop(state);
+        for (key, copy) in copies {
+            self.read(&key, &copy);
+        }
     }
 
     fn referrers<'a>(&self, state: &'a mut State) -> Option<&'a mut Referrers> {
