@@ -19,7 +19,10 @@ use secrecy::SecretString;
 
 use crate::render::output::Format;
 
-pub(crate) use bound::{ClaimsArgs, CompletionArgs, OrphansArgs, RenewArgs, StatusArgs, UnbindArgs, WhyArgs};
+pub(crate) use bound::{
+    ClaimsArgs, CompletionArgs, DiscardArgs, EndRetentionArgs, OrphansArgs, RenewArgs, RetainedArgs, StatusArgs,
+    UnbindArgs, WhyArgs,
+};
 pub(crate) use deploy::{AdoptArgs, DeployArgs, DryRun, UndeployArgs};
 pub(crate) use health::{CheckArgs, KubeContext, RevokeArgs, ServerArgs};
 pub(crate) use login::{LoginArgs, LogoutArgs, ServersArgs, ServersCommand, TokenArgs};
@@ -197,6 +200,12 @@ pub(crate) enum Command {
     Claims(ClaimsArgs),
     /// Show the copies on the provider that lost their object here, and end them.
     Orphans(OrphansArgs),
+    /// List the deleted objects whose copies the provider retains, and until when you can restore them.
+    Retained(RetainedArgs),
+    /// Create a deleted object anew from the copy that the provider retains, with its status.
+    Restore(EndRetentionArgs),
+    /// End the copy that the provider retains of a deleted object.
+    Discard(DiscardArgs),
     /// Look for what is wrong with this installation, and say what mends it.
     Check(Box<CheckArgs>),
     /// Give a binding or a bundle new credentials, as its owner.

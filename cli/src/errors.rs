@@ -123,6 +123,9 @@ pub(crate) enum Failure {
     /// The user did not confirm the end of orphans.
     #[error("{0} stay as they are: you did not confirm it")]
     OrphansStay(String),
+    /// There is no retained copy to restore or to discard, or the user did not confirm its end.
+    #[error("{0}")]
+    Retention(String),
     /// The provider has no such contract.
     #[error("namespace {0} of the provider is no contract, or does not exist")]
     NoContract(String),
@@ -227,6 +230,7 @@ impl Failure {
             | Self::Incomplete(_)
             | Self::NotConfirmed(_)
             | Self::OrphansStay(_)
+            | Self::Retention(_)
             | Self::UnknownContract { .. }
             | Self::OtherContract(_)
             | Self::Reinstated(_)

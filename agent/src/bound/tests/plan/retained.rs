@@ -180,13 +180,9 @@ fn the_name_is_blocked_until_the_copy_is_discarded() {
     let mut world = World::retained();
     world.create_consumer(2);
     assert_eq!(world.settle(RETAINS), (vec![], Some(Blocked::Retained(None))));
-    world.set_provider(
-        &format!(
-            "/metadata/annotations/{}",
-            annotations::RETAINED_UNTIL.replace('/', "~1")
-        ),
-        json!("2026-02-01T00:00:00Z"),
-    );
+    let mut marks = world.copy()["metadata"]["annotations"].clone();
+    marks[annotations::RETAINED_UNTIL] = json!("2026-02-01T00:00:00Z");
+    world.set_provider("/metadata/annotations", marks);
     let until = "2026-02-01T00:00:00Z".parse().ok();
     assert_eq!(world.settle(RETAINS), (vec![], Some(Blocked::Retained(until))));
     assert_eq!(
