@@ -7,6 +7,8 @@ use bindery_api::{
     conditions::ORPHANED_OBJECTS,
     names,
     orphans::{OrphanAction, OrphanOrder, OrphanSet},
+    retention::{RetentionAction, RetentionOrder},
+    v1alpha2::GroupResource,
 };
 use bindery_simulator_apiserver::{ApiServer, ObjectKey};
 use serde_json::{Value, json};
@@ -237,11 +239,44 @@ impl Users {
                 let value = if paused { json!("true") } else { Value::Null };
                 annotate_binding(world, relation, annotations::PAUSED, &value);
             }
+            Action::EndRetention {
+                relation,
+                object,
+                discard,
+            } => self.end_retention(world, relation, object, discard),
             Action::Consent { relation, to } => {
                 self.consent(world, relation, Some(to));
             }
             _ => {}
         }
+    }
+
+    /// Orders what becomes of the retained copy of a deleted object, as `kubectl bind restore` and `discard` do.
+    fn end_retention(&mut self, world: &mut World, relation: Relation, object: ObjectName, discard: bool) {
+        let Some(binding) = binding(world, relation) else {
+            return;
+        };
+        let (group, namespace, name) = self.place(object);
+        if discard {
+            let said = Said {
+                word: Word::Discarded,
+                binding: marks::uid(&binding).to_owned(),
+                only: None,
+            };
+            self.ledger.bound(relation, marks::uid(&binding));
+            self.ledger.say(relation, said);
+        }
+        let order = RetentionOrder {
+            action: if discard {
+                RetentionAction::Discard
+            } else {
+                RetentionAction::Restore
+            },
+            resource: GroupResource::new(group, PLURAL),
+            namespace,
+            name,
+        };
+        annotate_binding(world, relation, annotations::END_RETENTION, &json!(order.to_string()));
     }
 
     fn create(&mut self, world: &mut World, on: Cluster, object: ObjectName) {
