@@ -627,7 +627,11 @@ fn a_retained_copy_ends_by_the_server_at_its_time() {
         world.product(BINDER, ON_PROVIDER, &copy_key(), Some(retained(marks)));
         world.product(KONNECTOR, ON_CONSUMER, &source_key(), None);
         world.product(by, ON_PROVIDER, &copy_key(), None);
-        world.check(if is_allowed { &[] } else { &[Invariant::RetainedCopyEnded] });
+        world.check(if is_allowed {
+            &[]
+        } else {
+            &[Invariant::RetainedCopyEnded]
+        });
     }
 }
 
