@@ -166,7 +166,7 @@ impl BindingController {
                 let (recorder, object) = (&self.context.recorder, binding.object_ref(&()));
                 match runtime.end_retention(&order) {
                     Ok(()) => recorder.normal(&object, "RetentionEnding", retained::ending(&order)),
-                    Err(error) => recorder.warn(&object, REFUSED, retained::refused(&order, &error)),
+                    Err(error) => recorder.warn(&object, REFUSED, retained::refused(&order, error)),
                 }
             }
             BindingOp::RefuseRetentionOrder { message } => {

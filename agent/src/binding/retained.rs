@@ -72,7 +72,7 @@ pub(super) fn ending(order: &RetentionOrder) -> String {
 }
 
 /// What the event says that answers an order that cannot be carried out.
-pub(super) fn refused(order: &RetentionOrder, error: &EndRetentionError) -> String {
+pub(super) fn refused(order: &RetentionOrder, error: EndRetentionError) -> String {
     format!("cannot {} {}: {error}", order.action.as_str(), named(order))
 }
 

@@ -34,6 +34,7 @@ use crate::{
 
 /// The strategy for one bound resource. Its settings are those of `bound::Target`.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Bound {
     pub(super) export: OwnerReference,
     pub(super) since: Option<Timestamp>,

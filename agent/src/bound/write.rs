@@ -88,6 +88,20 @@ impl Writer {
             Op::DeleteProvider { uid, .. } => self.delete_provider(target, uid).await,
             Op::ReleaseProvider { uid, version } => self.release_provider(target, uid, *version).await,
             Op::DeleteOrphan { uid } => self.delete_orphan(target, uid).await,
+            Op::Retain { .. } | Op::Restore { .. } | Op::Relink { .. } => self.end_or_begin_retention(target, op).await,
+            Op::DeleteConsumer { uid } => {
+                self.delete(&self.consumer, &self.consumer_path(target.key), uid)
+                    .await?;
+                // The watch shows the deletion timestamp or the end.
+                Ok(None)
+            }
+            Op::Release { version, finalizers } => self.release(target, *version, finalizers).await,
+        }
+    }
+
+    /// Retains a copy, or takes a step of its restore.
+    async fn end_or_begin_retention(&self, target: Target<'_>, op: &Op) -> Result<Option<Learned>, kube::Error> {
+        match op {
             Op::Retain {
                 uid,
                 version,
@@ -131,13 +145,8 @@ impl Writer {
                 };
                 self.remark(target, (&copy.meta.uid, &patch), owner).await
             }
-            Op::DeleteConsumer { uid } => {
-                self.delete(&self.consumer, &self.consumer_path(target.key), uid)
-                    .await?;
-                // The watch shows the deletion timestamp or the end.
-                Ok(None)
-            }
-            Op::Release { version, finalizers } => self.release(target, *version, finalizers).await,
+            // All other operations are requested elsewhere.
+            _ => Ok(None),
         }
     }
 

@@ -144,7 +144,7 @@ async fn carry_out<W: Write>(
     ordered: &Ordered,
     waits: bool,
 ) -> Result<(), Failure> {
-    let Ordered { binding, kind, order } = ordered;
+    let Ordered { binding, order, .. } = ordered;
     let key = annotations::END_RETENTION;
     if binding.annotations().contains_key(key) {
         return Err(Failure::Retention(format!(
@@ -162,10 +162,24 @@ async fn carry_out<W: Write>(
         order.action.as_str(),
         named(order)
     ));
-    let (start, patience) = (Instant::now(), context.settings.patience(PATIENCE));
-    while waits {
+    if waits {
+        let patience = context.settings.patience(PATIENCE);
+        carried_out(consumer, ordered, patience).await?;
+        context.steps.done(&match order.action {
+            RetentionAction::Restore => format!("{} is restored", named(order)),
+            RetentionAction::Discard => format!("the copy of {} is deleted", named(order)),
+        });
+    }
+    context.printer.list(&before, Timestamp::now())
+}
+
+/// Waits until the order is carried out.
+async fn carried_out(consumer: &Consumer, ordered: &Ordered, patience: Duration) -> Result<(), Failure> {
+    let Ordered { binding, kind, order } = ordered;
+    let start = Instant::now();
+    loop {
         let now = consumer.binding(&binding.name_any()).await?;
-        let is_taken = !now.annotations().contains_key(key);
+        let is_taken = !now.annotations().contains_key(annotations::END_RETENTION);
         let is_done = match order.action {
             RetentionAction::Restore => consumer
                 .object(&kind.api(), &order.namespace, &order.name)
@@ -174,11 +188,7 @@ async fn carry_out<W: Write>(
             RetentionAction::Discard => !listed(&now).iter().any(|listed| listed.is_of(order)),
         };
         if is_taken && is_done {
-            context.steps.done(&match order.action {
-                RetentionAction::Restore => format!("{} is restored", named(order)),
-                RetentionAction::Discard => format!("the copy of {} is deleted", named(order)),
-            });
-            break;
+            return Ok(());
         }
         if start.elapsed() + PAUSE > patience {
             return Err(Failure::TimedOut {
@@ -193,7 +203,6 @@ async fn carry_out<W: Write>(
         }
         sleep(PAUSE).await;
     }
-    context.printer.list(&before, Timestamp::now())
 }
 
 /// Asks the user, unless a flag has answered.

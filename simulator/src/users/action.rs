@@ -475,13 +475,8 @@ impl fmt::Display for Action {
                 };
                 write!(f, "the operator {what} of the copy of the {object} of {relation}")
             }
-            Self::EndRetention {
-                relation,
-                object,
-                discard,
-            } => {
-                let verb = if *discard { "discards" } else { "restores" };
-                write!(f, "a user {verb} the {object} of {relation}")
+            Self::EndRetention { relation, object, .. } => {
+                write!(f, "a user orders to {} the {object} of {relation}", self.kind())
             }
             Self::DeleteCopy { relation, object } => {
                 write!(f, "the operator deletes the copy of the {object} of {relation}")

@@ -299,19 +299,6 @@ impl World {
                 assert!(self.index.pair(&Self::key()).is_none_or(|pair| pair.orphan().is_none()));
                 self.set_provider("/metadata/annotations", marks);
             }
-            Op::Retain {
-                uid,
-                version,
-                keeps: true,
-                ..
-            } if self.crd_ends => {
-                self.writes.pop();
-                let released = Op::ReleaseProvider {
-                    uid: Arc::clone(uid),
-                    version: *version,
-                };
-                self.apply(&released);
-            }
             Op::Retain { .. } | Op::Restore { .. } | Op::Relink { .. } => self.mark_copy(op),
             Op::DeleteOrphan { uid } => {
                 assert_eq!(self.provider.as_ref().unwrap()["metadata"]["uid"], json!(uid));
