@@ -41,7 +41,7 @@ pub(super) fn engine() -> Engine {
         placement: Placement::Mapped,
         informer_scope: InformerScope::Namespaced,
         last_wins: false,
-        suspend: None,
+        retention: None,
         adoption: bindery_api::adoption::Adoption::Off,
         own_namespace: "kube-bind".into(),
     };
