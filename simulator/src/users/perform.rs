@@ -257,6 +257,13 @@ impl Users {
             return;
         };
         let (group, namespace, name) = self.place(object);
+        let on = Cluster::Consumer(relation.consumer);
+        let is_there = namespace.is_empty()
+            || Hands::on(world, on).is_some_and(|hands| hands.get(NAMESPACES, "", &namespace).is_some());
+        if !discard && !is_there {
+            // The page on the command says that the namespace has to exist.
+            return;
+        }
         if discard {
             let said = Said {
                 word: Word::Discarded,
