@@ -11,6 +11,7 @@ mod crd_check;
 pub(crate) mod learn;
 pub(crate) mod pair;
 pub(crate) mod plan;
+mod retention;
 pub(crate) mod strategy;
 pub(crate) mod write;
 
@@ -22,7 +23,8 @@ use std::sync::{
 use bindery_api::{
     adoption::Adoption,
     orphans::{OrphanAction, OrphanSet},
-    v1alpha2::{GroupResource, InformerScope},
+    retention::RetentionAction,
+    v1alpha2::{GroupResource, InformerScope, Retention},
 };
 use bindery_runtime::queue::Priority;
 use jiff::Timestamp;
@@ -33,11 +35,12 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::{
     connection::Sides,
     engine::{Deletions, Frame, Orders, Progress, Running, Surroundings},
-    index::Index,
+    index::{Index, Known as _},
     model::{BoundResource, Placement},
     references::References,
 };
 use crd_check::CrdCheck;
+use retention::RetentionOrders;
 use strategy::Bound;
 
 /// The engine of one bound resource. It keeps the resource in sync until it is dropped.
@@ -68,10 +71,23 @@ pub struct Target {
     pub informer_scope: InformerScope,
     /// Several consumers may write the same provider object, and the last write wins.
     pub last_wins: bool,
+    /// How the copies of deleted objects are retained; `None` if they are deleted.
+    pub retention: Option<Retention>,
     /// Which objects of the provider are created on the consumer.
     pub adoption: Adoption,
     /// The konnector's own namespace, in which adoption creates nothing.
     pub own_namespace: Arc<str>,
+}
+
+/// Why the retention of a copy cannot be ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EndRetentionError {
+    /// The provider retains no copy of an object of this name.
+    #[error("the provider retains no copy of it; it may have ended, or its namespace is not mapped yet")]
+    NotRetained,
+    /// An object would be created whose name another one has.
+    #[error("another object has its name; delete that one first")]
+    NameTaken,
 }
 
 // === impl Engine ===
@@ -86,6 +102,11 @@ impl Engine {
         references: &References,
     ) -> Self {
         let resource = GroupResource::new(&*target.resource.group, &*target.resource.plural);
+        let suspend = target
+            .retention
+            .as_ref()
+            .and_then(|retention| retention.suspend.clone());
+        let suspend = suspend.map(Arc::new);
         let bound = Bound {
             export: target.export,
             since: target.since,
@@ -100,6 +121,10 @@ impl Engine {
             relink: AtomicBool::new(false),
             keeps: AtomicBool::new(false),
             orders: Orders::default(),
+            retains: target.retention.is_some(),
+            suspends: suspend.is_some(),
+            retention_orders: RetentionOrders::default(),
+            has_retained: AtomicBool::new(false),
             crd: CrdCheck::default(),
             holding: around.holding.clone(),
         };
@@ -118,6 +143,7 @@ impl Engine {
             placement: target.placement,
             informer_scope,
             last_wins: target.last_wins,
+            suspend,
         };
         let running = Running::start(frame, sides, around, bound, index);
         deletions.join(running.shared.id());
@@ -156,6 +182,26 @@ impl Engine {
     /// Ends these orphans; nothing if the engine has others now.
     pub fn end_orphans(&self, action: OrphanAction, orphans: OrphanSet) {
         self.running.shared.end_orphans(action, orphans);
+    }
+
+    /// Ends the retention of the copy of a deleted object. Fails if there is no such copy, or if another object has the name.
+    pub fn end_retention(&self, action: RetentionAction, namespace: &str, name: &str) -> Result<(), EndRetentionError> {
+        let shared = &self.running.shared;
+        let index = shared.index.lock();
+        let key = index.key(namespace, name).ok_or(EndRetentionError::NotRetained)?;
+        let pair = index.pair(&key).filter(|pair| pair.retention().is_some());
+        let pair = pair.ok_or(EndRetentionError::NotRetained)?;
+        if action == RetentionAction::Restore && pair.consumer.is_some() {
+            return Err(EndRetentionError::NameTaken);
+        }
+        let copy = pair.provider.as_ref().map(|provider| provider.uid.clone());
+        drop(index);
+        shared
+            .strategy
+            .retention_orders
+            .set(copy.ok_or(EndRetentionError::NotRetained)?, action);
+        shared.enqueue([key], Priority::Live);
+        Ok(())
     }
 
     /// Looks at all objects again.

@@ -12,7 +12,7 @@ pub(crate) mod strategy;
 pub(crate) mod tally;
 mod work;
 
-pub use crate::index::Orphans;
+pub use crate::index::{Orphans, RetainedCopies, RetentionTimes};
 pub use budget::Budget;
 pub use deletion_guard::Deletions;
 use metrics::Meter;
@@ -99,6 +99,8 @@ pub struct Progress {
     pub failing: usize,
     /// The copies whose source is missing although its deletion was not seen.
     pub orphans: Orphans,
+    /// The copies that are retained after their sources were deleted.
+    pub retained: RetainedCopies,
     /// The most important problem: a cluster that cannot be watched, or else the first failing object.
     pub problem: Option<Problem>,
     /// While draining, once both clusters are listed: the number of objects that are left, each counted once with its copy.
@@ -119,6 +121,8 @@ pub(crate) struct Frame {
     pub informer_scope: InformerScope,
     /// Several consumers may write the same provider object, and the last write wins.
     pub last_wins: bool,
+    /// What is changed in a copy that is retained, as a merge patch.
+    pub suspend: Option<Arc<serde_json::Value>>,
 }
 
 /// A running engine. It keeps one resource in sync until it is dropped.
@@ -167,6 +171,7 @@ impl<F: SyncStrategy> Running<F> {
             contract: Arc::clone(&frame.contract),
             last_wins: frame.last_wins,
             holding: around.holding.clone(),
+            suspend: frame.suspend.clone(),
         };
         let lists_places = F::SHARES_WATCHES || frame.informer_scope == InformerScope::Namespaced;
         let shared = Arc::new(Shared {
@@ -363,6 +368,7 @@ impl<F: SyncStrategy> Shared<F> {
             provider_synced,
             objects: index.consumer_count(),
             orphans: index.orphans(),
+            retained: index.retained(),
             pending: self.queue.len(),
             failing: issues.count(),
             problem: issues.problem(),

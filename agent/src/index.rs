@@ -15,12 +15,15 @@ mod contents;
 mod ends;
 mod listing;
 mod orphans;
+mod retained;
 
 pub(crate) use contents::{Compared, Contents, Shown};
 use ends::RecentEnds;
 pub(crate) use listing::Listing;
 pub use orphans::Orphans;
 pub(crate) use orphans::{Orphan, OrphanKind};
+pub(crate) use retained::LISTED_MAX;
+pub use retained::{RetainedCopies, RetentionTimes};
 
 /// The index of one engine: a pair for each object that either cluster has. It sends no requests and never waits.
 ///
@@ -42,6 +45,8 @@ pub(crate) struct Index<P: Known> {
     /// The number of pairs whose copy has no source whose deletion was seen. Until both clusters are listed, this includes copies
     /// whose source is only not known yet.
     unsourced: usize,
+    /// The number of copies that are retained after their sources were deleted.
+    retained: usize,
     /// The objects of the consumer whose end was seen last, since the answer to the creation of a copy may come later.
     recent_ends: RecentEnds,
     /// Number of the list that began last.
@@ -109,8 +114,13 @@ pub(crate) trait Known: Contents + Default + Send + 'static {
     /// The UID of the consumer's object that the copy of [`Known::orphan`] was made of, if the end of that object proves its deletion.
     fn missed_source(&self) -> Option<&Uid>;
 
-    /// Whether the provider's object is a copy of this contract.
+    /// Whether the provider's object is a copy of this contract, or a retained one.
     fn has_copy(&self) -> bool;
+
+    /// The times of a copy that is retained after its source was deleted; `None` if it is not.
+    fn retention(&self) -> Option<RetentionTimes> {
+        None
+    }
 }
 
 /// The provider namespace of a consumer namespace.
@@ -146,6 +156,7 @@ impl<P: Known> Index<P> {
             consumer_synced: false,
             consumer_count: 0,
             unsourced: 0,
+            retained: 0,
             recent_ends: RecentEnds::default(),
             round: 0,
         }
@@ -292,6 +303,7 @@ impl<P: Known> Index<P> {
         let row = self.rows.get_mut(consumer_namespace);
         for entry in row.into_iter().flat_map(HashMap::values_mut) {
             self.unsourced -= usize::from(entry.pair.orphan().is_some());
+            self.retained -= usize::from(entry.pair.retention().is_some());
             entry.pair.forget_provider();
             self.unsourced += usize::from(entry.pair.orphan().is_some());
         }
@@ -411,6 +423,7 @@ impl<P: Known> Index<P> {
         let pair = &mut Self::entry(&mut self.rows, key).pair;
         self.consumer_count -= usize::from(pair.consumer().is_some());
         self.unsourced -= usize::from(pair.orphan().is_some());
+        self.retained -= usize::from(pair.retention().is_some());
         let outcome = change(pair, &mut self.reader);
         if let Some(source) = pair.missed_source().filter(|uid| self.recent_ends.contains(uid)) {
             let source = source.text();
@@ -418,6 +431,7 @@ impl<P: Known> Index<P> {
         }
         self.consumer_count += usize::from(pair.consumer().is_some());
         self.unsourced += usize::from(pair.orphan().is_some());
+        self.retained += usize::from(pair.retention().is_some());
         outcome
     }
 

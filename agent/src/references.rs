@@ -24,7 +24,7 @@ use bindery_runtime::cache::ObjectKey;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::index::give_back;
+use crate::{index::give_back, model::object::Object};
 
 pub(crate) use indexer::ReferenceIndexer;
 
@@ -99,6 +99,8 @@ struct Referrers {
     round: watch::Sender<u64>,
     /// What each object refers to. An object without references has no entry.
     objects: HashMap<ObjectKey, Vec<(Arc<Subscriber>, ReferencedObject)>>,
+    /// The objects that were deleted and whose copies are retained, with the copy once it was seen: what they refer to stays.
+    retained: HashMap<ObjectKey, Option<Arc<Object>>>,
     listing: Option<Listing>,
 }
 
@@ -130,6 +132,7 @@ impl References {
             complete: false,
             round: watch::Sender::new(0),
             objects: HashMap::new(),
+            retained: HashMap::new(),
             listing: None,
         };
         let id = referrers.indexer;

@@ -20,7 +20,8 @@ use secrecy::SecretString;
 use crate::render::output::Format;
 
 pub(crate) use bound::{
-    AcceptArgs, ClaimsArgs, CompletionArgs, OrphansArgs, RenewArgs, StatusArgs, UnbindArgs, WhyArgs,
+    AcceptArgs, ClaimsArgs, CompletionArgs, DiscardArgs, EndRetentionArgs, OrphansArgs, RenewArgs, RetainedArgs,
+    StatusArgs, UnbindArgs, WhyArgs,
 };
 pub(crate) use deploy::{AdoptArgs, DeployArgs, DryRun, UndeployArgs};
 pub(crate) use health::{CheckArgs, KubeContext, RevokeArgs, ServerArgs};
@@ -199,6 +200,12 @@ pub(crate) enum Command {
     Claims(ClaimsArgs),
     /// Show the copies on the provider that lost their object here, and end them.
     Orphans(OrphansArgs),
+    /// List the deleted objects whose copies the provider retains, and until when you can restore them.
+    Retained(RetainedArgs),
+    /// Create a deleted object anew from the copy that the provider retains, with its status.
+    Restore(EndRetentionArgs),
+    /// End the copy that the provider retains of a deleted object.
+    Discard(DiscardArgs),
     /// Show which bindings wait because another cluster may serve their contract, and go on with one.
     Accept(AcceptArgs),
     /// Look for what is wrong with this installation, and say what mends it.

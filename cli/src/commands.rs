@@ -16,6 +16,7 @@ pub(crate) mod next;
 pub(crate) mod orphans;
 pub(crate) mod provider;
 pub(crate) mod renew;
+pub(crate) mod retained;
 pub(crate) mod revoke;
 pub(crate) mod servers;
 pub(crate) mod share;
@@ -54,6 +55,9 @@ pub(crate) async fn run<W: Write>(mut context: Context<W>, command: Command) -> 
         Command::Claims(args) => Box::pin(claims::run(context, &args)).await,
         Command::Accept(args) => Box::pin(accept::run(context, &args)).await,
         Command::Orphans(args) => Box::pin(orphans::run(context, &args)).await,
+        Command::Retained(args) => Box::pin(retained::run(context, &args)).await,
+        Command::Restore(args) => Box::pin(retained::restore(context, &args)).await,
+        Command::Discard(args) => Box::pin(retained::discard(context, &args)).await,
         Command::Check(args) => Box::pin(check::run(context, &args)).await,
         Command::Revoke(args) => Box::pin(revoke::run(context, &args)).await,
         Command::Share(args) => Box::pin(share::run(context, &args)).await,

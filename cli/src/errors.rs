@@ -125,7 +125,10 @@ pub(crate) enum Failure {
     OrphansStay(String),
     /// The user did not confirm that this cluster goes on with the contract of a binding.
     #[error("APIServiceBinding {0} waits still: you did not confirm it")]
-    NotAccepted(String),
+    WaitsStill(String),
+    /// There is no retained copy to restore or to discard, or the user did not confirm its end.
+    #[error("{0}")]
+    Retention(String),
     /// The provider has no such contract.
     #[error("namespace {0} of the provider is no contract, or does not exist")]
     NoContract(String),
@@ -230,7 +233,8 @@ impl Failure {
             | Self::Incomplete(_)
             | Self::NotConfirmed(_)
             | Self::OrphansStay(_)
-            | Self::NotAccepted(_)
+            | Self::WaitsStill(_)
+            | Self::Retention(_)
             | Self::UnknownContract { .. }
             | Self::OtherContract(_)
             | Self::Reinstated(_)

@@ -36,6 +36,7 @@ mod export_request;
 mod grants;
 mod pending_requests;
 pub mod request;
+mod retention;
 mod service_namespace;
 mod template;
 mod waiting_for;
@@ -126,6 +127,7 @@ pub async fn run(state: State, stop: CancellationToken) -> Result<(), JoinError>
     service_namespace::start(&context, &mut running);
     cluster_binding::start(&context, &mut running);
     anchors::start(&context, &mut running);
+    retention::start(&context, &mut running);
     tracing::info!("controllers run");
     finished(running.tasks).await
 }

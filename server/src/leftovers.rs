@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, fmt};
 
 use bindery_api::{
-    annotations,
+    annotations, retention,
     v1alpha2::{APIServiceExport, GroupResource, Isolation},
 };
 use kube::{ResourceExt as _, api::ObjectMeta};
@@ -20,7 +20,7 @@ pub(crate) use list::metadata;
 use list::{SearchArea, list};
 pub use record::{GrantRecord, recorded};
 pub use release::{release, withdraw};
-pub(crate) use resource::api;
+pub(crate) use resource::{api, everywhere};
 
 /// How many requests for objects run at a time.
 const CONCURRENT: usize = 8;
@@ -41,8 +41,8 @@ pub struct SyncedObject {
     pub namespace: String,
     /// Name of the object.
     pub name: String,
-    /// Whether the object keeps nothing from being deleted: it was released, or the provider created it and no consumer has
-    /// adopted it.
+    /// Whether the object keeps nothing from being deleted: it was released, or it is retained after its source was deleted, or the
+    /// provider created it and no consumer has adopted it.
     pub released: bool,
     /// UID of the object.
     pub uid: Option<String>,
@@ -178,15 +178,16 @@ impl fmt::Display for Leftovers {
 // === impl SyncedObject ===
 
 impl SyncedObject {
-    /// An object by its metadata. It counts as released if that was for this contract, or for any.
+    /// An object by its metadata. It counts as released if that was for this contract, or for any, and if it is retained: nobody has to
+    /// release it then, and it ends by itself.
     pub fn of(resource: GroupResource, namespace: &str, metadata: &ObjectMeta, contract: &str) -> Self {
-        let annotations = metadata.annotations.as_ref();
-        let released = annotations.and_then(|annotations| annotations.get(annotations::RELEASED));
+        let value = |key: &str| metadata.annotations.as_ref()?.get(key).map(String::as_str);
+        let released = value(annotations::RELEASED).is_some_and(|value| annotations::is_released(value, contract));
         Self {
             resource,
             namespace: namespace.to_owned(),
             name: metadata.name.clone().unwrap_or_default(),
-            released: released.is_some_and(|value| annotations::is_released(value, contract)),
+            released: released || retention::is_retained(value, contract),
             uid: metadata.uid.clone(),
             version: metadata.resource_version.clone(),
         }

@@ -75,6 +75,7 @@ pub fn assess(
         isolation,
         conflict_policy: spec.conflict_policy,
         cluster_scoped_namespace: spec.cluster_scoped_namespace.clone(),
+        retention: spec.retention.clone(),
         ..APIServiceExportSpec::default()
     };
     Ok(ExportPlan {
@@ -192,7 +193,7 @@ impl ExportPlan {
         if spec.conflict_policy != self.export.conflict_policy {
             return Some("conflictPolicy");
         }
-        None
+        (spec.retention != self.export.retention).then_some("retention")
     }
 
     /// The first field by which a new export would have its objects in another place than this export.

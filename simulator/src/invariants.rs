@@ -25,6 +25,7 @@ mod operators;
 mod overwritten;
 mod paused;
 mod rest;
+mod retained;
 mod rewinds;
 mod sources;
 mod specs;
@@ -113,7 +114,8 @@ impl Invariants {
                 let holder = self.holders.check(&seen, &mut self.contracts);
                 let paused = self.paused.check(&seen, &mut self.contracts);
                 let taken = overwritten::check(&seen, &mut self.contracts);
-                for found in [copy, spec, contract, operators, holder, paused, taken]
+                let retained = retained::check(&seen, &mut self.contracts);
+                for found in [copy, spec, contract, operators, holder, paused, taken, retained]
                     .into_iter()
                     .flatten()
                 {

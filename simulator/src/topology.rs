@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 mod offer;
 
 pub use offer::{
-    Claim, ClaimedResource, Isolation, Offer, Owner, PLURAL, Scope, Selection, definition_name, group, offer_name,
-    provider_of_group,
+    Claim, ClaimedResource, Isolation, Offer, Owner, PLURAL, Retention, Scope, Selection, definition_name, group,
+    offer_name, provider_of_group,
 };
 
 /// One cluster of a seed. Numbers begin at 1, as users count.

@@ -26,6 +26,7 @@ use super::{
     export_deletion,
     observed::EngineSpec,
     op::BindingOp,
+    retained,
     runtime::BindingRuntime,
     status::{self, CrdFailure, CrdFailures},
 };
@@ -40,6 +41,8 @@ use crate::{
 
 const CRDS: &str = "customresourcedefinitions";
 const CRD_GROUP: &str = "apiextensions.k8s.io";
+/// Reason of the event about an order for a retained copy that cannot be carried out.
+const REFUSED: &str = "RetentionOrderRefused";
 
 /// The failures of the steps of a plan.
 #[derive(Debug, Default)]
@@ -146,20 +149,20 @@ impl BindingController {
             BindingOp::DrainEngine(name) => runtime.drain_engine(&name),
             BindingOp::Pause(paused) => runtime.pause(paused),
             BindingOp::EndOrphans { action, message } => {
-                self.remove_order(binding, annotations::END_ORPHANS).await?;
+                self.remove_annotation(binding, annotations::END_ORPHANS).await?;
                 runtime.end_orphans(&binding.name_any(), action);
                 self.context
                     .recorder
                     .normal(&binding.object_ref(&()), "OrphansEnding", message);
             }
             BindingOp::RefuseOrphanOrder { message } => {
-                self.remove_order(binding, annotations::END_ORPHANS).await?;
+                self.remove_annotation(binding, annotations::END_ORPHANS).await?;
                 self.context
                     .recorder
                     .warn(&binding.object_ref(&()), "OrphanOrderRefused", message);
             }
             BindingOp::AcceptHolder { order, message } => {
-                self.remove_order(binding, annotations::ACCEPT_HOLDER).await?;
+                self.remove_annotation(binding, annotations::ACCEPT_HOLDER).await?;
                 if let Some(session) = runtime.connection.session() {
                     session.order_holder(order);
                 }
@@ -168,7 +171,7 @@ impl BindingController {
                     .normal(&binding.object_ref(&()), "HolderAccepted", message);
             }
             BindingOp::RefuseHolder { message } => {
-                self.remove_order(binding, annotations::ACCEPT_HOLDER).await?;
+                self.remove_annotation(binding, annotations::ACCEPT_HOLDER).await?;
                 self.context
                     .recorder
                     .warn(&binding.object_ref(&()), "HolderOrderRefused", message);
@@ -177,6 +180,18 @@ impl BindingController {
                 if let Some(session) = runtime.connection.session() {
                     session.end_holding();
                 }
+            }
+            BindingOp::EndRetention(order) => {
+                self.remove_annotation(binding, annotations::END_RETENTION).await?;
+                let (recorder, object) = (&self.context.recorder, binding.object_ref(&()));
+                match runtime.end_retention(&order) {
+                    Ok(()) => recorder.normal(&object, "RetentionEnding", retained::ending(&order)),
+                    Err(error) => recorder.warn(&object, REFUSED, retained::refused(&order, error)),
+                }
+            }
+            BindingOp::RefuseRetentionOrder { message } => {
+                self.remove_annotation(binding, annotations::END_RETENTION).await?;
+                self.context.recorder.warn(&binding.object_ref(&()), REFUSED, message);
             }
             BindingOp::AcceptClaims(claims) => self.accept_claims(binding, &claims).await?,
             BindingOp::SetClaims(spec) => runtime.set_claims(&binding.name_any(), *spec),
@@ -230,6 +245,7 @@ impl BindingController {
             placement: spec.placement.clone(),
             informer_scope: spec.informer_scope,
             last_wins: spec.last_wins,
+            retention: spec.retention.clone(),
             adoption: context.options.adoption,
             own_namespace: Arc::clone(&context.consumer.namespace),
         };
@@ -273,10 +289,10 @@ impl BindingController {
         self.patch_binding(&binding.name_any(), patch).await
     }
 
-    /// Removes the user's order, which is this annotation. It is removed before it is carried out: a konnector that ends in between does
-    /// nothing, and what the order is about is still shown.
-    async fn remove_order(&self, binding: &APIServiceBinding, annotation: &str) -> Result<(), kube::Error> {
-        let removed = Map::from_iter([(annotation.to_owned(), Value::Null)]);
+    /// Removes a user's order, by the annotation that holds it. It is removed before it is carried out: a konnector that ends in between
+    /// does nothing, and what the order is about is still shown.
+    async fn remove_annotation(&self, binding: &APIServiceBinding, order: &str) -> Result<(), kube::Error> {
+        let removed = Map::from_iter([(order.to_owned(), Value::Null)]);
         let patch = patch::annotations(&binding.metadata, removed);
         self.patch_binding(&binding.name_any(), patch).await
     }

@@ -10,7 +10,7 @@ use bindery_api::{
     annotations, finalizers, meta, names,
     v1alpha2::{
         APIServiceBinding, APIServiceExport, DeletionPolicy, GroupResource, InformerScope, PermissionClaim,
-        RemovedExports,
+        RemovedExports, Retention,
     },
 };
 use jiff::Timestamp;
@@ -115,6 +115,8 @@ pub struct EngineSpec {
     pub placement: Placement,
     /// Whether consumers share names and each write replaces the one before.
     pub last_wins: bool,
+    /// How the copies of deleted objects are retained; `None` if they are deleted.
+    pub retention: Option<Retention>,
 }
 
 /// State of the claims of a binding.
@@ -167,6 +169,8 @@ impl EngineSpec {
             resource,
             informer_scope: export.spec.informer_scope,
             last_wins: placement.last_wins(&export.spec),
+            // Where consumers share names, a copy is nobody's to restore.
+            retention: export.spec.retention.clone().filter(|_| !placement.names_are_shared()),
             placement,
         }
     }

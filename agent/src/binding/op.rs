@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use bindery_api::{
     holder::HolderOrder,
     orphans::OrphanAction,
+    retention::RetentionOrder,
     v1alpha2::{GroupResource, PermissionClaim},
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -67,6 +68,13 @@ pub enum BindingOp {
     },
     /// Remove an order for orphans that cannot be carried out.
     RefuseOrphanOrder {
+        /// What the event says that answers the order.
+        message: String,
+    },
+    /// End the retention of a copy as the user ordered, and remove the order.
+    EndRetention(RetentionOrder),
+    /// Remove an order for a retained copy that cannot be carried out.
+    RefuseRetentionOrder {
         /// What the event says that answers the order.
         message: String,
     },

@@ -8,7 +8,7 @@ use super::{
     crd::{self, CrdOp, CrdState, ObservedSchema, RefusedSchemaChange},
     observed::{EngineSpec, ObservedBinding, crd_names},
     op::BindingOp,
-    orphans,
+    orphans, retained,
 };
 use crate::{
     controller::{access::ContractAccess, crd_objects::was_never_served, observed_session::ClusterPin},
@@ -155,7 +155,8 @@ fn wanted(seen: &ObservedBinding) -> BindingPlan {
     released.retain(|op| session.is_trusted() || !matches!(op, BindingOp::StartReleaser { .. }));
     plan.ops.extend(released);
     // What an unverified provider shows is no orphan for certain.
-    plan.ops.extend(orphans::answer(seen).filter(|_| session.is_trusted()));
+    let answers = orphans::answer(seen).into_iter().chain(retained::answer(seen));
+    plan.ops.extend(answers.filter(|_| session.is_trusted()));
     plan.ops.extend(acceptance::answer(seen));
     plan.ops.push(BindingOp::Pause(false));
     plan

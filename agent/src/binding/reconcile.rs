@@ -70,13 +70,18 @@ impl BindingController {
         }
         let plan = plan::plan(&seen);
         let changes_binding = plan.ops.iter().any(|op| {
-            use BindingOp::{AcceptClaims, AcceptHolder, AddFinalizer, EndOrphans, RefuseHolder, RefuseOrphanOrder};
+            use BindingOp::{
+                AcceptClaims, AcceptHolder, AddFinalizer, EndOrphans, EndRetention, RefuseHolder, RefuseOrphanOrder,
+                RefuseRetentionOrder,
+            };
             matches!(
                 op,
                 AddFinalizer
                     | AcceptClaims(_)
                     | EndOrphans { .. }
                     | RefuseOrphanOrder { .. }
+                    | EndRetention(_)
+                    | RefuseRetentionOrder { .. }
                     | AcceptHolder { .. }
                     | RefuseHolder { .. }
             )

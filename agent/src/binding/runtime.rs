@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use bindery_api::orphans::OrphanAction;
+use bindery_api::{names, orphans::OrphanAction, retention::RetentionOrder};
 use bindery_runtime::{cache::Subscription, queue::Queue};
 use jiff::Timestamp;
 use tokio::{sync::watch, time::Instant};
@@ -14,7 +14,7 @@ use tokio::{sync::watch, time::Instant};
 use super::observed::{EngineSpec, ExportDeletion, ObservedEngine};
 use crate::{
     attempt::{Attempt, Link},
-    bound::Engine,
+    bound::{EndRetentionError, Engine},
     controller::connection::ProviderConnection,
     drain::{Drain, DrainMode, DrainProgress},
     engine::{Deletions, Progress},
@@ -248,6 +248,15 @@ impl BindingRuntime {
         }
     }
 
+    /// Ends the retention of a copy as the user ordered.
+    pub(super) fn end_retention(&self, order: &RetentionOrder) -> Result<(), EndRetentionError> {
+        let running = self.engines.get(&names::bound_schema(&order.resource));
+        let running = running.ok_or(EndRetentionError::NotRetained)?;
+        running
+            .engine
+            .end_retention(order.action, &order.namespace, &order.name)
+    }
+
     /// Withholds all deletions and pauses the claims, or no longer.
     pub(super) fn withhold_deletions(&mut self, withheld: bool) {
         let before = std::mem::replace(&mut self.deletions_withheld, withheld);
@@ -322,7 +331,7 @@ fn is_done(released: &DrainProgress) -> bool {
 }
 
 /// The facts of an engine's progress whose change is reported at once.
-fn milestones(progress: &Progress) -> [bool; 7] {
+fn milestones(progress: &Progress) -> [bool; 8] {
     [
         progress.consumer_synced,
         progress.provider_synced,
@@ -331,5 +340,6 @@ fn milestones(progress: &Progress) -> [bool; 7] {
         progress.remaining == Some(0),
         progress.objects == 0,
         progress.orphans.set.count > 0,
+        progress.retained.count > 0,
     ]
 }

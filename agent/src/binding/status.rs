@@ -9,7 +9,7 @@ use bindery_api::{
 };
 use serde_json::Value;
 
-use super::{observed::ObservedBinding, plan::BindingPlan, unbind::UnbindPlan};
+use super::{observed::ObservedBinding, plan::BindingPlan, retained, unbind::UnbindPlan};
 use crate::{
     controller::{
         access::ContractAccess,
@@ -150,10 +150,11 @@ pub fn changes(before: Option<&APIServiceBindingStatus>, after: &APIServiceBindi
     (before != after).then(|| status_changes(before, after))
 }
 
-/// Whether two statuses differ in nothing but the messages of conditions.
+/// Whether two statuses differ in nothing but the messages of conditions and the list of retained copies.
 pub fn is_mere_progress(before: Option<&APIServiceBindingStatus>, after: &APIServiceBindingStatus) -> bool {
     let unsaid = |status: &APIServiceBindingStatus| {
         let mut status = status.clone();
+        status.retained = None;
         status
             .conditions
             .iter_mut()
@@ -192,6 +193,9 @@ pub fn export_report(seen: &ObservedBinding, status: &APIServiceBindingStatus, p
 /// Sets the fields of the status that are no conditions.
 fn facts(seen: &ObservedBinding, plan: &BindingPlan, status: &mut APIServiceBindingStatus) {
     status.bound_schemas = seen.bound();
+    if let Some(retained) = retained::listed(seen) {
+        status.retained = Some(retained).filter(|retained| retained.count > 0);
+    }
     let (Some(session), ContractAccess::Reached(_)) = (&seen.session, &seen.access) else {
         return;
     };

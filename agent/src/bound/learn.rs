@@ -10,7 +10,7 @@ use crate::{
         pair::{Consumer, Owner, Pair, Provider, Released},
         plan,
     },
-    index::{Contents as _, Index, Known, Orphan, PlannedUids},
+    index::{Contents as _, Index, Known, Orphan, PlannedUids, RetentionTimes},
     model::{
         Placement,
         object::{Names, Object, Version},
@@ -65,6 +65,14 @@ pub(crate) enum Learned {
         version: Version,
         at: Timestamp,
     },
+    /// The marks of the copy's retention were written, so that it is this owner's now. The watch shows its content.
+    Remarked {
+        uid: Arc<str>,
+        version: Version,
+        owner: Owner,
+    },
+    /// A retained copy is marked as one whose source is being restored.
+    Restoring { uid: Arc<str>, version: Version },
     /// Our finalizer was removed, and the consumer's object is gone.
     ConsumerGone,
 }
@@ -172,7 +180,19 @@ impl Known for Pair {
     }
 
     fn has_copy(&self) -> bool {
-        self.provider.as_ref().is_some_and(is_ours)
+        let is_copy = |provider: &Provider| is_ours(provider) || matches!(provider.owner, Owner::Retained(_));
+        self.provider.as_ref().is_some_and(is_copy)
+    }
+
+    fn retention(&self) -> Option<RetentionTimes> {
+        let provider = self.provider.as_ref().filter(|provider| !provider.deleting)?;
+        match &provider.owner {
+            Owner::Retained(retained) => Some(RetentionTimes {
+                since: retained.since,
+                until: retained.until,
+            }),
+            _ => None,
+        }
     }
 }
 
@@ -243,6 +263,21 @@ impl Index<Pair> {
                     provider.release(version, at);
                 }
             }),
+            Learned::Remarked { uid, version, owner } => self.note(key, |pair| {
+                let provider = pair.provider.as_mut();
+                if let Some(provider) = provider.filter(|known| known.uid == *uid && known.version < version) {
+                    provider.remark(version, owner);
+                }
+            }),
+            Learned::Restoring { uid, version } => self.note(key, |pair| {
+                let provider = pair.provider.as_mut();
+                if let Some(provider) = provider.filter(|known| known.uid == *uid && known.version < version)
+                    && let Owner::Retained(retained) = &mut provider.owner
+                {
+                    retained.restoring = true;
+                    provider.version = version;
+                }
+            }),
             Learned::Written {
                 uid,
                 source_uid,
@@ -311,7 +346,7 @@ impl Provider {
 
     /// Notes that we released the copy, in the version that the write gave it.
     fn release(&mut self, version: Version, at: Timestamp) {
-        let Owner::Ours { source_uid } = &self.owner else {
+        let Some(source_uid) = self.owner.source() else {
             return;
         };
         let released = Released {
@@ -321,6 +356,21 @@ impl Provider {
         self.owner = Owner::Released(Box::new(released));
         self.version = version;
         self.has_release = true;
+    }
+
+    /// Notes that we wrote or removed the marks of its retention, in the version that the write gave it. The write may have changed the
+    /// content, and removed the record of what we wrote last.
+    fn remark(&mut self, version: Version, owner: Owner) {
+        if self.owner.source() != owner.source() {
+            // What is noted is about the former source.
+            self.generation = None;
+        }
+        self.owner = owner;
+        self.version = version;
+        self.transferred = false;
+        self.last = None;
+        self.seen = None;
+        self.content = None;
     }
 }
 

@@ -5,7 +5,11 @@
 
 use std::sync::Arc;
 
-use bindery_api::{adoption::Candidate, annotations, finalizers};
+use bindery_api::{
+    adoption::Candidate,
+    annotations, finalizers,
+    retention::{self, RetentionMark},
+};
 use jiff::Timestamp;
 
 use crate::{
@@ -110,6 +114,8 @@ pub(crate) enum Owner {
     Ours { source_uid: Uid },
     /// It was this contract's copy, and was released: the provider keeps it.
     Released(Box<Released>),
+    /// It was this contract's copy, its source was deleted, and the provider keeps it for some time so that the source can be restored.
+    Retained(Box<Retained>),
     /// It belongs to another contract.
     Other { contract: Box<str> },
     /// The provider made it for this contract, and it never had a counterpart on the consumer: adoption may take it.
@@ -124,6 +130,18 @@ pub(crate) struct Released {
     /// UID of the consumer object that the copy was made of.
     pub source_uid: Option<Uid>,
     pub at: Option<Timestamp>,
+}
+
+/// What the annotations of a retained copy say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Retained {
+    /// UID of the consumer object that was deleted.
+    pub source_uid: Uid,
+    pub since: Timestamp,
+    /// When the server ends it; `None` until the server has said it.
+    pub until: Option<Timestamp>,
+    /// Whether the consumer's object is being created anew.
+    pub restoring: bool,
 }
 
 // === impl Consumer ===
@@ -177,8 +195,11 @@ impl Provider {
                     at: at.and_then(|at| at.parse().ok()),
                 }))
             }
-            (Some(_), Some(source_uid)) => Owner::Ours {
-                source_uid: source_uid.into(),
+            (Some(_), Some(source_uid)) => match Retained::of(mark, contract) {
+                Some(retained) => Owner::Retained(Box::new(retained)),
+                None => Owner::Ours {
+                    source_uid: source_uid.into(),
+                },
             },
             _ => match Candidate::of(mark, contract, names_are_shared) {
                 Candidate::Fresh { opted_in } => Owner::Fresh { opted_in },
@@ -227,6 +248,37 @@ impl Provider {
     /// policy lets no contract overwrite an object without such an annotation.
     pub(crate) fn is_shared(&self) -> bool {
         !self.projections.is_empty()
+    }
+}
+
+// === impl Owner ===
+
+impl Owner {
+    /// The UID of the source whose copy it is, or was until that was deleted.
+    pub(crate) fn source(&self) -> Option<&Uid> {
+        match self {
+            Self::Ours { source_uid } => Some(source_uid),
+            Self::Retained(retained) => Some(&retained.source_uid),
+            Self::Released(_) | Self::Other { .. } | Self::Fresh { .. } | Self::Unmarked => None,
+        }
+    }
+}
+
+// === impl Retained ===
+
+impl Retained {
+    /// Reads the annotations of a copy; `None` if it is not retained by this contract.
+    pub(crate) fn of<'a>(mark: impl Fn(&str) -> Option<&'a str>, contract: &str) -> Option<Self> {
+        if !retention::is_retained(&mark, contract) {
+            return None;
+        }
+        let RetentionMark { source_uid, since, .. } = RetentionMark::read(mark(annotations::RETAINED)?)?;
+        Some(Self {
+            source_uid: source_uid.into(),
+            since,
+            until: mark(annotations::RETAINED_UNTIL).and_then(|until| until.parse().ok()),
+            restoring: mark(annotations::RESTORING) == Some(annotations::TRUE),
+        })
     }
 }
 

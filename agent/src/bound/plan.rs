@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bindery_api::{
     adoption::{Adoption, Candidate},
     orphans::OrphanAction,
+    retention::RetentionAction,
 };
 use jiff::Timestamp;
 
@@ -16,6 +17,7 @@ use crate::{
 
 mod blocked;
 mod op;
+mod retained;
 
 pub(crate) use blocked::Blocked;
 pub(crate) use op::Op;
@@ -43,6 +45,12 @@ pub(crate) struct Mode {
     pub older_source: bool,
     /// What the user ordered for the copy, which was an orphan then.
     pub order: Option<OrphanAction>,
+    /// The copy of a deleted object is retained.
+    pub retains: bool,
+    /// The content of a retained copy is changed, which needs its content.
+    pub suspends: bool,
+    /// How the user ends the retention of the copy.
+    pub ends_retention: Option<RetentionAction>,
     /// Which objects of the provider are created on the consumer.
     pub adoption: Adoption,
     /// When the export was created.
@@ -64,6 +72,7 @@ pub(crate) fn plan(pair: &Pair, place: &Arc<str>, mode: Mode) -> Plan {
         (None, None) => Plan::default(),
         (None, Some(provider)) => match provider.owner {
             Owner::Fresh { .. } => fresh(provider, place, mode),
+            Owner::Retained(ref retained) => retained::alone(provider, retained, place, mode),
             _ => unsourced(pair, provider, mode),
         },
         (Some(consumer), _) if consumer.paused => Plan {
@@ -87,7 +96,11 @@ pub(crate) fn plan(pair: &Pair, place: &Arc<str>, mode: Mode) -> Plan {
 /// True if a pair certainly needs no operation: it is in sync, or has only an object of the provider that is not ours.
 pub(crate) fn is_at_rest(pair: &Pair, place: &Arc<str>, mode: Mode) -> bool {
     match (&pair.consumer, &pair.provider) {
-        (None, Some(provider)) => !matches!(provider.owner, Owner::Ours { .. } | Owner::Fresh { .. }),
+        (None, Some(provider)) => match &provider.owner {
+            Owner::Ours { .. } | Owner::Fresh { .. } => false,
+            Owner::Retained(retained) => !retained.restoring,
+            _ => true,
+        },
         (Some(consumer), Some(provider)) => {
             !mode.draining && !consumer.deleting && pair.agrees() && hold(consumer, provider, place).is_none()
         }
@@ -109,14 +122,17 @@ fn fresh(provider: &Provider, place: &Arc<str>, mode: Mode) -> Plan {
     })
 }
 
-/// Plans a copy that is not that of the consumer's object: deletes it if the deletion of its source was seen. Otherwise it is an
+/// Plans a copy that is not that of the consumer's object: ends it if the deletion of its source was seen. Otherwise it is an
 /// orphan, which stays until the user orders its end.
 fn unsourced(pair: &Pair, provider: &Provider, mode: Mode) -> Plan {
-    if provider.deleting || !matches!(provider.owner, Owner::Ours { .. }) {
+    let Owner::Ours { source_uid } = &provider.owner else {
+        return Plan::default();
+    };
+    if provider.deleting {
         return Plan::default();
     }
     let Some(orphan) = pair.orphan() else {
-        return Plan::of(delete(provider, mode));
+        return Plan::of(retained::end(provider, source_uid, mode));
     };
     let release = || Plan::of(release(provider));
     match (mode.order, orphan.kind) {
@@ -178,13 +194,20 @@ fn deleting(pair: &Pair, consumer: &Consumer, provider: Option<&Provider>, mode:
     let is_released = |provider: &Provider| matches!(provider.owner, Owner::Released(_));
     match provider {
         // What was released stays, also if it could be taken into use again.
-        Some(provider) if !is_released(provider) && blocked(consumer, provider, mode).is_none() => {
+        Some(provider)
+            if !is_released(provider)
+                && !provider.is_retained_for(consumer)
+                && blocked(consumer, provider, mode).is_none() =>
+        {
             let mut plan = Plan::default();
             if provider.deleting {
                 // While finalizers hold the copy, its status tells how far they have come.
                 status_down(&mut plan, consumer, provider, mode);
+            } else if mode.keeps && provider.is_retained() {
+                // Its restore has begun, and it may be released below: what is released is not suspended, and no time ends it.
+                return retained::relink(consumer, provider);
             } else {
-                plan.ops.push(delete(provider, mode));
+                plan.ops.push(retained::end(provider, &consumer.uid, mode));
             }
             plan
         }
@@ -217,6 +240,9 @@ fn present(pair: &Pair, consumer: &Consumer, provider: &Provider, place: &Arc<st
             ops: Vec::new(),
             blocked: Some(Blocked::Drift),
         };
+    }
+    if blocked.is_none() && provider.is_retained() {
+        return retained::relink(consumer, provider);
     }
     let is_unwritten = provider.last.is_none_or(|last| last.fingerprint != consumer.projection);
     if mode.older_source && is_unwritten && blocked.is_none() {
@@ -252,6 +278,9 @@ fn present(pair: &Pair, consumer: &Consumer, provider: &Provider, place: &Arc<st
         Some(Blocked::OtherSource(_)) if pair.orphan().is_some() && mode.relinks() => true,
         // If the end of the copy's source was seen, the copy is deleted, and makes room for a new one.
         Some(Blocked::OtherSource(_)) => return unsourced(pair, provider, mode),
+        Some(Blocked::Retained(_)) if mode.ends_retention == Some(RetentionAction::Discard) => {
+            return retained::discard(provider);
+        }
         Some(_) => {
             return Plan {
                 ops: Vec::new(),
@@ -283,6 +312,9 @@ fn blocked(consumer: &Consumer, provider: &Provider, mode: Mode) -> Option<Block
         // The export was deleted and created again, and the source is still the same.
         Owner::Released(copy) if copy.source_uid.as_ref() == Some(&consumer.uid) && mode.came_after(copy.at) => None,
         Owner::Released(_) => Some(Blocked::Released),
+        // The object was restored, or its cluster went back in time.
+        Owner::Retained(retained) if retained.is_for(consumer, provider) => None,
+        Owner::Retained(retained) => Some(Blocked::Retained(retained.until)),
         // It was adopted, and only its annotations are still missing.
         Owner::Fresh { .. } if consumer.adopted.as_deref() == Some(&provider.uid) => None,
         Owner::Fresh { .. } | Owner::Unmarked => Some(Blocked::Unmarked),

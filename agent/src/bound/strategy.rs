@@ -5,7 +5,9 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use bindery_api::{adoption::Adoption, claims::is_protected_namespace, orphans::OrphanAction};
+use bindery_api::{
+    adoption::Adoption, annotations, claims::is_protected_namespace, orphans::OrphanAction, retention::RetentionAction,
+};
 use bindery_runtime::{cache::ObjectKey, watch::Event};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -17,6 +19,7 @@ use crate::{
         learn::Learned,
         pair::{Owner, Pair},
         plan::{self, Blocked, Mode, Op, Plan},
+        retention::RetentionOrders,
     },
     connection::{Target, Writer},
     engine::{
@@ -25,13 +28,14 @@ use crate::{
         strategy::{Operation, Steps, SyncStrategy},
     },
     holder::Holding,
-    index::{Index, OrphanKind, Place, PlannedUids},
+    index::{Index, Known as _, OrphanKind, Place, PlannedUids},
     model::object::{Object, Version},
     references::ReferenceIndexer,
 };
 
 /// The strategy for one bound resource. Its settings are those of `bound::Target`.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Bound {
     pub(super) export: OwnerReference,
     pub(super) since: Option<Timestamp>,
@@ -46,6 +50,11 @@ pub(crate) struct Bound {
     pub(super) relink: AtomicBool,
     pub(super) keeps: AtomicBool,
     pub(super) orders: Orders,
+    pub(super) retains: bool,
+    pub(super) suspends: bool,
+    pub(super) retention_orders: RetentionOrders,
+    /// Whether a copy is retained, or was while the engine runs.
+    pub(super) has_retained: AtomicBool,
     pub(super) crd: CrdCheck,
     pub(super) holding: Holding,
 }
@@ -69,6 +78,9 @@ impl Bound {
             keeps: self.keeps.load(Ordering::Relaxed),
             older_source: self.is_older(pair),
             order: self.order(pair),
+            retains: self.retains,
+            suspends: self.suspends,
+            ends_retention: self.ends_retention(pair),
             adoption,
             since: self.since,
             installed: self.installed,
@@ -101,6 +113,14 @@ impl Bound {
     }
 }
 
+impl Bound {
+    /// How the user ends the retention of the copy of a pair.
+    fn ends_retention(&self, pair: &Pair) -> Option<RetentionAction> {
+        let copy = pair.provider.as_ref().map(|provider| &provider.uid);
+        self.retention_orders.of(copy, pair.retention().is_some())
+    }
+}
+
 impl SyncStrategy for Bound {
     type Pair = Pair;
     type Op = Op;
@@ -128,6 +148,12 @@ impl SyncStrategy for Bound {
         if let Op::DeleteProvider {
             uid,
             version: Some(version),
+        }
+        | Op::Retain {
+            uid,
+            version,
+            keeps: true,
+            ..
         } = op
             && Writer::in_time(self.crd.is_ending(writer.is_crd_ending())).await?
         {
@@ -137,13 +163,21 @@ impl SyncStrategy for Bound {
             };
             return writer.apply(target, &release).await;
         }
-        writer.apply(target, op).await
+        let learned = writer.apply(target, op).await?;
+        if matches!(op, Op::Retain { .. }) && learned.is_some() {
+            // Before the source goes: the objects that it refers to stay with its copy.
+            self.has_retained.store(true, Ordering::Relaxed);
+            self.references.retain(target.key, None);
+        }
+        Ok(learned)
     }
 
     fn written(learned: &Learned) -> Option<Version> {
         match learned {
             Learned::Held { version, .. }
             | Learned::ProviderReleased { version, .. }
+            | Learned::Remarked { version, .. }
+            | Learned::Restoring { version, .. }
             | Learned::Written { version, .. }
             | Learned::StatusWritten { version, .. } => Some(*version),
             _ => None,
@@ -185,6 +219,22 @@ impl SyncStrategy for Bound {
                 self.references.gone(&key);
             }
             Event::Rewound | Event::Following | Event::Failed(_) => {}
+        }
+    }
+
+    fn copy_shown(&self, key: &ObjectKey, copy: &Object) {
+        let is_marked = copy.meta.annotations.get(annotations::RETAINED).is_some();
+        if is_marked {
+            self.has_retained.store(true, Ordering::Relaxed);
+            self.references.retain(key, Some(copy));
+        } else if self.has_retained.load(Ordering::Relaxed) {
+            self.references.unretain(key, true);
+        }
+    }
+
+    fn copy_gone(&self, key: &ObjectKey, has_source: bool) {
+        if self.has_retained.load(Ordering::Relaxed) {
+            self.references.unretain(key, has_source);
         }
     }
 
@@ -235,6 +285,7 @@ impl Operation for Op {
             self,
             Self::DeleteProvider { .. }
                 | Self::DeleteOrphan { .. }
+                | Self::Retain { .. }
                 | Self::ReleaseProvider { .. }
                 | Self::DeleteConsumer { .. }
                 | Self::Release { .. }

@@ -9,10 +9,15 @@ use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
 use serde::Serialize;
-use serde_json::{json, value::RawValue};
+use serde_json::{Value, json, value::RawValue};
 
 use crate::{
-    bound::{learn::Learned, pair::Annotation, plan::Op},
+    bound::{
+        learn::Learned,
+        pair::{Annotation, Owner, Retained},
+        plan::Op,
+        retention,
+    },
     connection::{Answer, JSON, MERGE, Meta, Target, Writer, send},
     model::{
         FIELD_MANAGER,
@@ -39,7 +44,10 @@ impl Writer {
                 let read = self.read(&self.provider, &self.provider_path(target)).await?;
                 Ok(Some(Learned::Provider(read)))
             }
-            Op::Adopt { source, place } => self.adopt(target, source, place).await,
+            Op::Adopt { source, place } => {
+                let source = retention::resumed(source).map_err(kube::Error::SerdeError)?;
+                self.adopt(target, &source, place).await
+            }
             Op::TransferOwnership { uid, source } => {
                 let path = self.provider_path(target);
                 let version = self.transfer_ownership(&self.provider, &path, uid, source).await?;
@@ -80,6 +88,7 @@ impl Writer {
             Op::DeleteProvider { uid, .. } => self.delete_provider(target, uid).await,
             Op::ReleaseProvider { uid, version } => self.release_provider(target, uid, *version).await,
             Op::DeleteOrphan { uid } => self.delete_orphan(target, uid).await,
+            Op::Retain { .. } | Op::Restore { .. } | Op::Relink { .. } => self.end_or_begin_retention(target, op).await,
             Op::DeleteConsumer { uid } => {
                 self.delete(&self.consumer, &self.consumer_path(target.key), uid)
                     .await?;
@@ -87,6 +96,57 @@ impl Writer {
                 Ok(None)
             }
             Op::Release { version, finalizers } => self.release(target, *version, finalizers).await,
+        }
+    }
+
+    /// Retains a copy, or takes a step of its restore.
+    async fn end_or_begin_retention(&self, target: Target<'_>, op: &Op) -> Result<Option<Learned>, kube::Error> {
+        match op {
+            Op::Retain {
+                uid,
+                version,
+                source_uid,
+                content,
+                ..
+            } => {
+                let marks = retention::Marks {
+                    uid,
+                    version: *version,
+                    namespace: &target.key.namespace,
+                    mark: retention::mark(source_uid, &self.contract),
+                };
+                let patch = retention::retain(&marks, content.as_deref(), self.suspend.as_deref());
+                let retained = Retained {
+                    source_uid: source_uid.into(),
+                    since: marks.mark.since,
+                    until: None,
+                    restoring: false,
+                };
+                self.remark(target, (uid, &patch), Owner::Retained(Box::new(retained)))
+                    .await
+            }
+            Op::Restore { uid } => {
+                let answer = self.patch_copy(target, &retention::restore(uid)).await?;
+                Ok(Some(answer.map_or(Learned::ProviderGone, |version| {
+                    Learned::Restoring {
+                        uid: Arc::clone(uid),
+                        version,
+                    }
+                })))
+            }
+            Op::Relink {
+                copy,
+                version,
+                source_uid,
+            } => {
+                let patch = retention::relink(copy, *version, source_uid);
+                let owner = Owner::Ours {
+                    source_uid: source_uid.into(),
+                };
+                self.remark(target, (&copy.meta.uid, &patch), owner).await
+            }
+            // All other operations are requested elsewhere.
+            _ => Ok(None),
         }
     }
 
@@ -230,6 +290,33 @@ impl Writer {
                 at,
             })),
             Err(error) if errors::is_object_gone(&error, target.name) => Ok(Some(Learned::ProviderGone)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes or removes the marks of a copy's retention, after which it is this owner's.
+    async fn remark(
+        &self,
+        target: Target<'_>,
+        (uid, patch): (&Arc<str>, &Value),
+        owner: Owner,
+    ) -> Result<Option<Learned>, kube::Error> {
+        let version = self.patch_copy(target, patch).await?;
+        Ok(Some(version.map_or(Learned::ProviderGone, |version| {
+            Learned::Remarked {
+                uid: Arc::clone(uid),
+                version,
+                owner,
+            }
+        })))
+    }
+
+    /// Merges a patch into the copy. Returns its version after that; `None` if it is gone.
+    async fn patch_copy(&self, target: Target<'_>, patch: &Value) -> Result<Option<Version>, kube::Error> {
+        let uri = format!("{}?fieldManager={FIELD_MANAGER}", self.provider_path(target));
+        match send::<Answer>(&self.provider, Method::PATCH, &uri, MERGE, patch).await {
+            Ok(answer) => Ok(Some(answer.metadata.resource_version)),
+            Err(error) if errors::is_object_gone(&error, target.name) => Ok(None),
             Err(error) => Err(error),
         }
     }

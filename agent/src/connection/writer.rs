@@ -41,6 +41,8 @@ pub(crate) struct Writer {
     pub last_wins: bool,
     /// Whether this konnector holds the contract; copies note the holder that wrote them.
     pub holding: Holding,
+    /// What is changed in a copy that is retained, as a merge patch.
+    pub suspend: Option<Arc<Value>>,
 }
 
 /// A consumer's object, and where its copy is on the provider.

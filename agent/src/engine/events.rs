@@ -11,7 +11,7 @@ use bindery_runtime::{
 
 use crate::{
     engine::{Shared, report::Watched, strategy::SyncStrategy},
-    index::{Contents as _, Index, Listing, Place},
+    index::{Contents as _, Index, Known as _, Listing, Place},
     model::object::{Meta, Object, Version},
 };
 
@@ -93,6 +93,7 @@ pub(crate) fn provider_namespace<F: SyncStrategy>(
             Event::Reset => listing = Some(shared.index.lock().begin()),
             Event::Listed(object) => {
                 if let Some(listing) = &mut listing {
+                    shared.tell_copy(&consumer_namespace, &object);
                     shared.copy_shown(&mut shared.index.lock(), &consumer_namespace, object, listing);
                 }
             }
@@ -107,6 +108,7 @@ pub(crate) fn provider_namespace<F: SyncStrategy>(
                 };
                 let mut index = shared.index.lock();
                 let gone = index.provider_listed(&consumer_namespace, &listing, parse(&version));
+                shared.tell_gone(&index, &gone);
                 shared.tell_guard(&index);
                 let keys = shared.due(&mut index, Some(&consumer_namespace));
                 shared.enqueue(gone.into_iter().chain(keys), Priority::Backlog);
@@ -144,10 +146,10 @@ pub(crate) fn provider_cluster<F: SyncStrategy>(shared: Arc<Shared<F>>) -> impl 
                 unreadable = Vec::new();
             }
             Event::Listed(object) => {
-                let mut index = shared.index.lock();
-                let namespace = index.consumer_namespace(&object.meta.namespace);
+                let namespace = shared.index.lock().consumer_namespace(&object.meta.namespace);
                 if let Some((namespace, listing)) = namespace.zip(listing.as_mut()) {
-                    shared.copy_shown(&mut index, &namespace, object, listing);
+                    shared.tell_copy(&namespace, &object);
+                    shared.copy_shown(&mut shared.index.lock(), &namespace, object, listing);
                 }
             }
             Event::Unreadable(named) => unreadable.push(named),
@@ -168,6 +170,7 @@ pub(crate) fn provider_cluster<F: SyncStrategy>(shared: Arc<Shared<F>>) -> impl 
                         continue;
                     }
                     let gone = index.provider_listed(&namespace, &listing, parse(&version));
+                    shared.tell_gone(&index, &gone);
                     shared.tell_guard(&index);
                     let keys = shared.due(&mut index, Some(&namespace));
                     shared.enqueue(gone.into_iter().chain(keys), Priority::Backlog);
@@ -192,6 +195,7 @@ fn live<F: SyncStrategy>(shared: &Shared<F>, consumer_namespace: &Arc<str>, even
             let Some(key) = shared.source_of(consumer_namespace, &object.meta) else {
                 return;
             };
+            shared.strategy.copy_shown(&key, &object);
             let mut index = shared.index.lock();
             if index.provider_seen(&key, object) && shared.is_due(&mut index, &key) {
                 shared.queue.add(key, Priority::Live);
@@ -201,7 +205,10 @@ fn live<F: SyncStrategy>(shared: &Shared<F>, consumer_namespace: &Arc<str>, even
             let Some(key) = shared.source_of(consumer_namespace, &object.meta) else {
                 return;
             };
-            shared.index.lock().provider_deleted(&key, Some(&object.meta.uid));
+            let mut index = shared.index.lock();
+            index.provider_deleted(&key, Some(&object.meta.uid));
+            shared.tell_gone(&index, std::slice::from_ref(&key));
+            drop(index);
             shared.queue.add(key, Priority::Live);
         }
         _ => {}
@@ -238,6 +245,24 @@ impl<F: SyncStrategy> Shared<F> {
         drop(index);
         for (namespace, place) in places {
             self.watch_place(&namespace, place);
+        }
+    }
+
+    /// Tells the strategy of a copy in the provider namespace of a consumer namespace.
+    fn tell_copy(&self, consumer_namespace: &Arc<str>, copy: &Object) {
+        if let Some(source) = self.source_of(consumer_namespace, &copy.meta) {
+            self.strategy.copy_shown(&source, copy);
+        }
+    }
+
+    /// Tells the strategy which copies are gone, by the keys of their sources.
+    fn tell_gone(&self, index: &Index<F::Pair>, keys: &[ObjectKey]) {
+        for key in keys {
+            let pair = index.pair(key);
+            if pair.is_none_or(|pair| pair.provider().is_none()) {
+                self.strategy
+                    .copy_gone(key, pair.is_some_and(|pair| pair.consumer().is_some()));
+            }
         }
     }
 

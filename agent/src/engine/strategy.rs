@@ -71,6 +71,12 @@ pub(crate) trait SyncStrategy: Send + Sync + Sized + 'static {
     /// Takes an event of the watch of the consumer's objects.
     fn consumer_event(&self, event: &Event<Object>);
 
+    /// Takes a copy that a list or watch of the provider shows. The index may be locked.
+    fn copy_shown(&self, _key: &ObjectKey, _copy: &Object) {}
+
+    /// Notes that a copy is gone. `has_source` is true if its source is still there. The index may be locked.
+    fn copy_gone(&self, _key: &ObjectKey, _has_source: bool) {}
+
     /// Subscribes to a number that changes whenever the consumer's objects have to be listed again; `None` if never.
     fn relists(&self) -> Option<watch::Receiver<u64>>;
 

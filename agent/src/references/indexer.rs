@@ -59,6 +59,50 @@ impl ReferenceIndexer {
 
     /// Notes what an object refers to that was listed, created or changed.
     pub(crate) fn seen(&self, object: &Object) {
+        let key = ObjectKey::new(Arc::clone(&object.meta.namespace), Arc::clone(&object.meta.name));
+        let mut state = self.references.state.lock();
+        let referrers = self.referrers(&mut state);
+        // An object of the same name as a deleted one is not synced while the copy of that is retained.
+        let is_read = referrers.is_some_and(|referrers| !referrers.retained.contains_key(&key));
+        drop(state);
+        if is_read {
+            self.read(&key, object);
+        }
+    }
+
+    /// Keeps the references of an object whose copy is retained after the object was deleted, until [`Self::unretain`]. If only the
+    /// copy is known, the references are read from it.
+    pub(crate) fn retain(&self, key: &ObjectKey, copy: Option<&Object>) {
+        let mut state = self.references.state.lock();
+        let Some(referrers) = self.referrers(&mut state) else {
+            return;
+        };
+        let kept = referrers.retained.entry(key.clone()).or_default();
+        if let Some(copy) = copy {
+            // Rules that come later read it again.
+            *kept = Some(Arc::new(copy.clone()));
+        }
+        let is_known = referrers.objects.contains_key(key);
+        drop(state);
+        if let Some(copy) = copy.filter(|_| !is_known) {
+            self.read(key, copy);
+        }
+    }
+
+    /// Notes that the copy of an object is not retained any more. The references go with it, unless the object is there.
+    pub(crate) fn unretain(&self, key: &ObjectKey, has_object: bool) {
+        let mut state = self.references.state.lock();
+        let was_retained = self
+            .referrers(&mut state)
+            .is_some_and(|referrers| referrers.retained.remove(key).is_some());
+        drop(state);
+        if was_retained && !has_object {
+            self.gone(key);
+        }
+    }
+
+    /// Notes what an object refers to, by itself or by its copy.
+    fn read(&self, key: &ObjectKey, object: &Object) {
         let mut rules = {
             let mut state = self.references.state.lock();
             let Some(referrers) = self.referrers(&mut state) else {
@@ -74,7 +118,7 @@ impl ReferenceIndexer {
             let references: Vec<_> = rules
                 .iter()
                 .flat_map(|(subscriber, rule)| {
-                    let found = evaluate(rule, object).into_iter();
+                    let found = evaluate(rule, key, object).into_iter();
                     found.map(move |one| (Arc::clone(subscriber), one))
                 })
                 .collect();
@@ -87,12 +131,11 @@ impl ReferenceIndexer {
                 rules = Arc::clone(&referrers.rules);
                 continue;
             }
-            let key = ObjectKey::new(Arc::clone(&object.meta.namespace), Arc::clone(&object.meta.name));
             if let Some(listing) = referrers.listing.as_mut().filter(|_| !references.is_empty()) {
                 listing.keys.insert(key.clone());
             }
             let mut calls = DueCalls::new();
-            state.set(&self.resource, key, &references, &mut calls);
+            state.set(&self.resource, key.clone(), &references, &mut calls);
             drop(state);
             return call(calls);
         }
@@ -113,11 +156,12 @@ impl ReferenceIndexer {
         }
     }
 
-    /// Forgets the references of an object that was deleted.
+    /// Forgets the references of an object that was deleted, unless its copy is retained.
     pub(crate) fn gone(&self, key: &ObjectKey) {
         let mut calls = DueCalls::new();
         let mut state = self.references.state.lock();
-        if self.referrers(&mut state).is_some() {
+        let referrers = self.referrers(&mut state);
+        if referrers.is_some_and(|referrers| !referrers.retained.contains_key(key)) {
             state.set(&self.resource, key.clone(), &[], &mut calls);
         }
         drop(state);
@@ -126,6 +170,7 @@ impl ReferenceIndexer {
 
     /// Notes that the list is complete, and forgets the objects that were not in it.
     pub(crate) fn listed(&self) {
+        self.read_retained();
         let mut calls = DueCalls::new();
         let mut state = self.references.state.lock();
         let Some(referrers) = self.referrers(&mut state) else {
@@ -135,7 +180,8 @@ impl ReferenceIndexer {
             return;
         };
         let known = referrers.objects.keys();
-        let gone: Vec<_> = known.filter(|key| !listing.keys.contains(*key)).cloned().collect();
+        let is_kept = |key: &ObjectKey| listing.keys.contains(key) || referrers.retained.contains_key(key);
+        let gone: Vec<_> = known.filter(|key| !is_kept(key)).cloned().collect();
         // Rules that came after the list began were not applied to all of its objects.
         let complete = listing.round == *referrers.round.borrow();
         let is_news = complete && !std::mem::replace(&mut referrers.complete, complete);
@@ -149,24 +195,41 @@ impl ReferenceIndexer {
         call(calls);
     }
 
+    /// Reads the retained copies by the rules of now, since no list of the consumer's objects shows what they refer to.
+    fn read_retained(&self) {
+        let mut state = self.references.state.lock();
+        let Some(referrers) = self.referrers(&mut state) else {
+            return;
+        };
+        let copies: Vec<_> = referrers
+            .retained
+            .iter()
+            .filter_map(|(key, copy)| Some((key.clone(), copy.clone()?)))
+            .collect();
+        drop(state);
+        for (key, copy) in copies {
+            self.read(&key, &copy);
+        }
+    }
+
     fn referrers<'a>(&self, state: &'a mut State) -> Option<&'a mut Referrers> {
         let referrers = state.referrers.get_mut(&self.resource);
         referrers.filter(|referrers| referrers.indexer == self.id)
     }
 }
 
-fn evaluate(rule: &ReferenceRule, object: &Object) -> Vec<ReferencedObject> {
+fn evaluate(rule: &ReferenceRule, key: &ObjectKey, object: &Object) -> Vec<ReferencedObject> {
     let of_export = rule.cluster_scoped_namespace.as_ref();
-    let field = |name: &str| field(object, name).map(Cow::Owned);
-    rule.paths.evaluate(&object.meta.namespace, of_export, field)
+    let field = |name: &str| field(object, key, name).map(Cow::Owned);
+    rule.paths.evaluate(&key.namespace, of_export, field)
 }
 
 /// Parses a top-level field of an object.
-fn field(object: &Object, name: &str) -> Option<Value> {
+fn field(object: &Object, key: &ObjectKey, name: &str) -> Option<Value> {
     let meta = &object.meta;
     let text: &RawValue = match name {
         "metadata" => {
-            let key = (&*meta.namespace, &*meta.name);
+            let key = (&*key.namespace, &*key.name);
             return Some(referrer_metadata(key, meta.labels.iter(), meta.annotations.iter()));
         }
         "status" => object.status.as_deref()?,

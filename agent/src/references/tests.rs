@@ -96,6 +96,33 @@ fn the_last_reference_counts() {
 }
 
 #[test]
+fn what_a_retained_object_refers_to_stays() {
+    let (references, indexer, _) = set_up();
+    let (wyatt, colt) = (key("west", "wyatt"), key("west", "colt"));
+    let check = |expect: Referenced| assert_eq!(references.referenced(&secrets(), &colt), expect);
+    indexer.seen(&sheriff("west", "wyatt", &["colt"]));
+    indexer.retain(&wyatt, None);
+    indexer.gone(&wyatt);
+    indexer.listing();
+    indexer.listed();
+    check(Referenced::Yes);
+    indexer.seen(&sheriff("west", "wyatt", &["badge"]));
+    check(Referenced::Yes);
+    indexer.unretain(&wyatt, false);
+    check(Referenced::No);
+    // After a restart only the copy is known, by its own namespace.
+    indexer.retain(&wyatt, Some(&sheriff("kube-bind-x-west", "wyatt", &["colt"])));
+    check(Referenced::Yes);
+    references.set_rules(&secrets(), vec![]);
+    references.set_rules(&secrets(), vec![rule("spec.refs", None)]);
+    indexer.listing();
+    indexer.listed();
+    check(Referenced::Yes);
+    indexer.unretain(&wyatt, true);
+    check(Referenced::Yes);
+}
+
+#[test]
 fn nothing_is_denied_before_all_is_known() {
     let references = References::default();
     references.set_rules(&secrets(), vec![rule("spec.refs", None)]);

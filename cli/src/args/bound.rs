@@ -213,6 +213,62 @@ impl OrphansArgs {
     }
 }
 
+/// Flags of `retained`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+A provider may offer that the copy of an object that you delete stays for some time, suspended. Until then you can restore the object with
+`kubectl bind restore`, and its name cannot be used for a new one, unless you give the copy up with `kubectl bind discard`.
+
+Of each binding the first 100 are listed, by resource, namespace and name. All can be restored.
+
+Examples:
+  kubectl bind retained
+  kubectl bind retained cowboys -o json | jq '.items[].until'")]
+pub(crate) struct RetainedArgs {
+    /// Name of one binding; by default those of all bindings are listed.
+    pub(crate) binding: Option<String>,
+}
+
+/// Flags of `restore`, and of `discard` beside its own.
+#[derive(clap::Args, Debug)]
+#[command(
+    override_usage = "kubectl bind restore KIND/NAME [OPTIONS]\n       kubectl bind restore KIND NAME [OPTIONS]",
+    after_help = "\
+Examples:
+  kubectl bind restore cowboy/billy-the-kid -n wild-west
+  kubectl bind restore sheriff wyatt-earp --wait=false"
+)]
+pub(crate) struct EndRetentionArgs {
+    /// KIND/NAME, or KIND and NAME, of the object that was deleted. The kind may be written as for kubectl get.
+    #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME")]
+    pub(crate) object: Vec<String>,
+    /// Namespace of the object; by default that of the kubeconfig's context.
+    #[arg(short, long, value_name = "NAME")]
+    pub(crate) namespace: Option<String>,
+    /// Wait until it is done; --wait=false does not wait.
+    #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", action = ArgAction::Set)]
+    pub(crate) wait: bool,
+}
+
+/// Flags of `discard`.
+#[derive(clap::Args, Debug)]
+#[command(
+    override_usage = "kubectl bind discard KIND/NAME [OPTIONS]\n       kubectl bind discard KIND NAME [OPTIONS]",
+    after_help = "\
+The copy is deleted on the provider at once, with what the provider's operator keeps for it. The object cannot be restored after that.
+
+Examples:
+  kubectl bind discard cowboy/billy-the-kid -n wild-west --yes"
+)]
+pub(crate) struct DiscardArgs {
+    #[command(flatten)]
+    pub(crate) of: EndRetentionArgs,
+    /// Do it without being asked.
+    #[arg(short = 'y', long)]
+    pub(crate) yes: bool,
+}
+
 /// Flags of `accept`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\

@@ -168,7 +168,7 @@ fn confirm(waiting: &Waiting, answered: bool) -> Result<(), Failure> {
     if is_plain_yes(&answer) {
         return Ok(());
     }
-    Err(Failure::NotAccepted(waiting.binding.clone()))
+    Err(Failure::WaitsStill(waiting.binding.clone()))
 }
 
 // === impl Writes ===

@@ -112,7 +112,7 @@ fn unsettled(lines: &[why::Finding]) -> Option<&why::Finding> {
 }
 
 /// Parses `KIND/NAME`, or `KIND` and `NAME`.
-fn words(words: &[String]) -> Result<(&str, &str), Failure> {
+pub(super) fn words(words: &[String]) -> Result<(&str, &str), Failure> {
     let found = match words {
         [both] => both.split_once('/'),
         [kind, name] => Some((kind.as_str(), name.as_str())),
@@ -129,7 +129,7 @@ fn document(facts: &Facts, lines: &[why::Finding]) -> Result<Value, Failure> {
     Ok(document)
 }
 
-fn is_bound(binding: &APIServiceBinding, resource: &bindery_api::v1alpha2::GroupResource) -> bool {
+pub(super) fn is_bound(binding: &APIServiceBinding, resource: &bindery_api::v1alpha2::GroupResource) -> bool {
     binding
         .status
         .as_ref()

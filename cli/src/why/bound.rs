@@ -11,7 +11,7 @@ use bindery_api::{
     holder::HELD,
 };
 
-use ending::{deleting, gone, held_there, orphaned};
+use ending::{deleting, gone, held_there, orphaned, retained};
 
 use super::{
     BindingFacts, BindingLink, Facts, Finding, Level, Seen,
@@ -302,6 +302,9 @@ fn conflict(object: &ObjectFacts, copy: &ObjectFacts, link: &BindingLink) -> Opt
     let what = match copy.marked() {
         Marked::OfConsumer { contract, uid } if Some(contract) == contract_of(link) && uid == object.uid => {
             return None;
+        }
+        Marked::OfConsumer { contract, .. } if Some(contract) == contract_of(link) && copy.is_retained() => {
+            return Some(retained(copy));
         }
         Marked::OfConsumer { contract, uid } if Some(contract) == contract_of(link) => {
             format!("was made from another object of this name (UID {uid})")

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bindery_api::{annotations, conditions, finalizers, labels, meta, names, v1alpha2::Owner};
+use bindery_api::{annotations, conditions, finalizers, labels, meta, names, retention, v1alpha2::Owner};
 use jiff::Timestamp;
 use kube::api::DynamicObject;
 use serde::Serialize;
@@ -130,6 +130,12 @@ impl ObjectFacts {
         }
         let uid = self.annotation(annotations::CONSUMER_UID).unwrap_or_default();
         Marked::OfConsumer { contract, uid }
+    }
+
+    /// Whether it is a copy that the provider retains after its object was deleted.
+    pub(crate) fn is_retained(&self) -> bool {
+        let contract = self.annotation(annotations::CLUSTER_NAMESPACE);
+        contract.is_some_and(|contract| retention::is_retained(|key| self.annotation(key), contract))
     }
 
     /// The provider namespace that the object was copied from, if it is a copy of a provider's object.

@@ -296,6 +296,23 @@ fn what_nobody_was_seen_to_delete_waits_for_you() {
 }
 
 #[test]
+fn what_is_retained_waits_for_you() {
+    let retained = || {
+        there(&json!({ "metadata": { "annotations": {
+            "kube-bind.io/retained": "u1/kube-bind-x/2026-01-01T00:00:03Z",
+            "kube-bind.io/retained-until": "2026-01-04T00:00:03Z",
+        } } }))
+    };
+    let says = (
+        Broken,
+        "of a deleted object of this name until 2026-01-04T00:00:03Z",
+        "you",
+    );
+    check_pair(Seen::Absent, retained(), says);
+    check_pair(here(&json!({ "metadata": { "uid": "u2" } })), retained(), says);
+}
+
+#[test]
 fn what_is_gone_here_may_be_left_there() {
     check_pair(
         Seen::Absent,

@@ -8,4 +8,5 @@ mod people;
 mod reasons;
 mod rotating;
 mod synk;
+mod undelete;
 mod world;

@@ -93,6 +93,15 @@ pub const CLUSTER_WIDE_SECRETS: &str = "kube-bind.io/cluster-wide-secrets";
 /// When the provider's object was released, and by which contract: it stays without its source. See [`released`] and
 /// [`is_released`].
 pub const RELEASED: &str = "kube-bind.io/released";
+/// That the source of the provider's copy was deleted and the copy is retained, so that the source can be restored:
+/// `<UID of the source>/<contract>/<since>` ([`crate::retention::RetentionMark`]); on that copy.
+pub const RETAINED: &str = "kube-bind.io/retained";
+/// Time (RFC 3339) at which the server ends a retained copy. The server sets it, by its own clock.
+pub const RETAINED_UNTIL: &str = "kube-bind.io/retained-until";
+/// The merge patch, as JSON, that undoes what `spec.retention.suspend` of the export changed; on a retained copy.
+pub const RESUME: &str = "kube-bind.io/resume";
+/// `true` on a retained copy whose source is being restored, so that the server does not end it.
+pub const RESTORING: &str = "kube-bind.io/restoring";
 
 /// The generation of the source that a copy was last written from, and the holder that wrote it: `<generation>/<instance>`; on the
 /// provider's copy. See [`source_generation`].
@@ -113,6 +122,10 @@ pub const PAUSED: &str = "kube-bind.io/paused";
 /// ([`crate::orphans::OrphanOrder`]); on a binding. `kubectl bind orphans` writes it, and the konnector removes it with an event
 /// that answers it.
 pub const END_ORPHANS: &str = "kube-bind.io/end-orphans";
+/// What ends the retention of one copy: `<restore|discard>/<plural>.<group>/<namespace>/<name>` of its source
+/// ([`crate::retention::RetentionOrder`]); on a binding. `kubectl bind restore` and `discard` write it, and the konnector removes it
+/// with an event that answers it.
+pub const END_RETENTION: &str = "kube-bind.io/end-retention";
 /// The holder of the contract in whose place this konnector goes on: a digest of what the provider records, or `held` to begin anew
 /// ([`crate::holder::HolderOrder`]); on a binding. `kubectl bind accept` writes it, and the konnector removes it with an event that
 /// answers it.

@@ -32,6 +32,12 @@ impl Duration {
     }
 }
 
+impl From<String> for Duration {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
 impl From<time::Duration> for Duration {
     fn from(duration: time::Duration) -> Self {
         Self(format(duration))

@@ -21,6 +21,8 @@ pub const REQUEST_UID: &str = "kube-bind.io/request-uid";
 /// `true` on a provider Namespace that consumers may share under isolation None: set by its admin, or by the server on one
 /// that it made for that.
 pub const SHARED: &str = "kube-bind.io/shared";
+/// `true` on a copy that the provider retains after its source was deleted, so that the server finds it with one list.
+pub const RETAINED: &str = "kube-bind.io/retained";
 /// Purpose of an object that Bindery made, such as `token-anchor`.
 pub const COMPONENT: &str = "kube-bind.io/component";
 /// The value of [`COMPONENT`] on anchors: Secrets that the tokens of a contract are bound to, so that deleting one revokes them.

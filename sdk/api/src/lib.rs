@@ -21,6 +21,7 @@ pub mod meta;
 pub mod names;
 pub mod orphans;
 pub mod placement;
+pub mod retention;
 pub mod revocation;
 mod times;
 pub mod v1alpha2;

@@ -25,6 +25,7 @@ mod clusterbinding;
 mod collection;
 mod policy;
 mod references;
+mod retention;
 mod schemas;
 
 pub use apiservicebinding::{APIServiceBinding, APIServiceBindingSpec, APIServiceBindingStatus};
@@ -55,6 +56,7 @@ pub use policy::{
     SchemaUpdatePolicy, Scope,
 };
 pub use references::{ClusterSecretKeyRef, ExportResource, GroupResource, LocalSecretKeyRef, NameRef, SecretRef};
+pub use retention::{RetainedObject, RetainedObjects, Retention};
 
 /// The API group of all kinds here.
 pub const GROUP: &str = "kube-bind.io";

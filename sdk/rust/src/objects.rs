@@ -38,6 +38,7 @@ pub fn template(message: proto::Template) -> api::APIServiceExportTemplate {
             isolation: isolation.as_crd_str().and_then(api::Isolation::from_name),
             conflict_policy: conflict_policy.as_crd_str().and_then(api::ConflictPolicy::from_name),
             cluster_scoped_namespace: text(spec.cluster_scoped_namespace),
+            retention: spec.retention.map(retention),
         },
         status: message.status.map(|status| api::APIServiceExportTemplateStatus {
             conditions: status.conditions.into_iter().map(condition).collect(),
@@ -85,6 +86,14 @@ pub fn resource(message: proto::Resource) -> api::ExportResource {
     api::ExportResource {
         group_resource: api::GroupResource::new(message.group, message.resource),
         versions: message.versions,
+    }
+}
+
+/// Converts a retention. A patch that is no JSON is absent.
+pub fn retention(message: proto::Retention) -> api::Retention {
+    api::Retention {
+        duration: message.duration.into(),
+        suspend: serde_json::from_slice(&message.suspend).ok(),
     }
 }
 

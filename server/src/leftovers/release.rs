@@ -164,6 +164,27 @@ mod tests {
     }
 
     #[test]
+    fn what_is_retained_is_not_released() {
+        let marks = [
+            (annotations::CONSUMER_UID, "u1"),
+            (annotations::RETAINED, "u1/kube-bind-a/2026-01-01T00:00:00Z"),
+        ];
+        let metadata = ObjectMeta {
+            annotations: Some(
+                marks
+                    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                    .into_iter()
+                    .collect(),
+            ),
+            ..ObjectMeta::default()
+        };
+        for (contract, expect) in [("kube-bind-a", true), ("kube-bind-b", false)] {
+            let resource = GroupResource::new("wildwest.dev", "sheriffs");
+            assert_eq!(SyncedObject::of(resource, "", &metadata, contract).released, expect);
+        }
+    }
+
+    #[test]
     fn an_object_is_let_go_as_it_was_seen_and_by_one_contract() {
         check_released(None, false);
         check_released(Some("2026-01-01T00:00:00Z"), true);

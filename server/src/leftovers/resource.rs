@@ -32,6 +32,19 @@ pub(crate) async fn api(
     Ok(served.map(|served| served.api(state, namespace)))
 }
 
+/// The API of a resource in all namespaces; `None` if there is no CRD for it.
+pub(crate) async fn everywhere(
+    state: &State,
+    resource: &GroupResource,
+) -> Result<Option<Api<DynamicObject>>, WriteError> {
+    let served = ServedResource::find(state, resource).await?;
+    Ok(
+        served.map(|(ServedResource::Cluster(kind) | ServedResource::Namespaced(kind))| {
+            Api::all_with(state.clients.write.clone(), &kind)
+        }),
+    )
+}
+
 // === impl ServedResource ===
 
 impl ServedResource {

@@ -1,6 +1,9 @@
 //! Why a template cannot be bound.
 
-use bindery_api::v1alpha2::{GroupResource, Isolation, Scope};
+use bindery_api::{
+    retention::InvalidRetention,
+    v1alpha2::{GroupResource, Isolation, Scope},
+};
 use bindery_proto::v1alpha2::ErrorReason;
 
 /// The reason of a condition where the server lacks rights that the provider's admin has to grant.
@@ -97,6 +100,15 @@ pub enum Refusal {
         /// The isolation in effect.
         isolation: Isolation,
     },
+    /// Copies whose names consumers share belong to nobody alone, so that nobody can restore them.
+    #[error(
+        "spec.retention is not for templates of scope Cluster with isolation None, where consumers share the names of objects; remove it, \
+         or set spec.isolation to Prefixed or Namespaced"
+    )]
+    RetentionOfSharedNames,
+    /// The retention cannot be offered as it is.
+    #[error(transparent)]
+    InvalidRetention(#[from] InvalidRetention),
     /// The scope of a resource is unknown: it has no schema yet, and its template was deleted.
     #[error(
         "{resource} has no schema in this contract yet, and template {template}, which had its scope, was deleted; restore the \
@@ -192,6 +204,7 @@ impl Refusal {
             Self::NotConvertible { .. } => "ClusterScopedResource",
             Self::ConflictPolicyUnused { .. } => "InvalidConflictPolicy",
             Self::ClusterScopedNamespaceUnused { .. } => "InvalidClusterScopedNamespace",
+            Self::RetentionOfSharedNames | Self::InvalidRetention(_) => "InvalidRetention",
             Self::ScopeUnknown { .. } => "ScopeUnknown",
             Self::PlacementFixed { .. } => "PlacementFixed",
             Self::InvalidPermissionClaim { .. } => "InvalidPermissionClaim",

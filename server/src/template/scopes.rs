@@ -1,7 +1,7 @@
 //! Checks that the scope of a template's resources and the isolation that it asks for go together.
 
 use bindery_api::{
-    names,
+    names, retention,
     v1alpha2::{APIServiceExportTemplateSpec, BoundSchemaSpec, GroupResource, Isolation, Scope},
 };
 
@@ -19,6 +19,12 @@ pub(super) fn check(
     }
     if spec.conflict_policy.is_some() && (spec.scope, isolation) != (Scope::Cluster, Isolation::None) {
         return Err(Refusal::ConflictPolicyUnused { isolation });
+    }
+    if let Some(retention) = &spec.retention {
+        if (spec.scope, isolation) == (Scope::Cluster, Isolation::None) {
+            return Err(Refusal::RetentionOfSharedNames);
+        }
+        retention::check(retention)?;
     }
     if let Some(namespace) = &spec.cluster_scoped_namespace {
         if (spec.scope, isolation) != (Scope::Cluster, Isolation::Namespaced) {

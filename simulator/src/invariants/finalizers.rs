@@ -33,7 +33,7 @@ pub(super) fn check<C: Clusters>(
         let copy = marks::copy_on_provider(object);
         copy.is_some_and(|copy| {
             let of = contracts.consumer(seen.clusters, provider, copy.contract);
-            copy.source == marks::uid(source) && !copy.released && of == Some(consumer)
+            copy.source == marks::uid(source) && !copy.released && !copy.retained && of == Some(consumer)
         })
     };
     let objects = seen.clusters.objects(Cluster::Provider(provider));

@@ -1,6 +1,6 @@
 //! What the labels and annotations of an object say about it.
 
-use bindery_api::{annotations, finalizers::SYNCER, labels};
+use bindery_api::{annotations, finalizers::SYNCER, labels, retention};
 use bindery_simulator_apiserver::ObjectKey;
 use serde_json::Value;
 
@@ -58,6 +58,8 @@ pub struct CopyMarks<'a> {
     pub claimed: bool,
     /// Whether it was released: it stays without its source.
     pub released: bool,
+    /// Whether it is retained: its source was deleted and can be restored.
+    pub retained: bool,
 }
 
 /// Reads an object of a provider as a copy; `None` if it is none.
@@ -70,6 +72,7 @@ pub fn copy_on_provider(object: &Value) -> Option<CopyMarks<'_>> {
         namespace: annotation(object, annotations::CONSUMER_NAMESPACE).unwrap_or_default(),
         claimed: label(object, labels::OWNER) == Some("consumer"),
         released: released.is_some_and(|value| annotations::is_released(value, contract)),
+        retained: retention::is_retained(|key| annotation(object, key), contract),
     })
 }
 

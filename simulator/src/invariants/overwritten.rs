@@ -15,7 +15,9 @@ pub(super) fn check<C: Clusters>(seen: &Seen<'_, C>, contracts: &mut Contracts) 
     let change = seen.written.change;
     let (before, after) = (change.before.as_deref()?, change.after.as_deref()?);
     let (copy, now) = (marks::copy_on_provider(before)?, marks::copy_on_provider(after)?);
-    let is_taken = copy.source != now.source && !copy.released && copy.contract == own;
+    // A retained copy becomes that of the object that was restored from it.
+    let is_restored = copy.retained && marks::annotation(before, annotations::RESTORING).is_some();
+    let is_taken = copy.source != now.source && !copy.released && !is_restored && copy.contract == own;
     let provider = seen.provider();
     let consumer = contracts.consumer(seen.clusters, provider?, own).filter(|_| is_taken)?;
     // With this consent a cluster takes the place of another, whose objects had the same names.

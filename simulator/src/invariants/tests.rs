@@ -624,6 +624,39 @@ fn the_konnector_of_a_clone_that_holds_the_contract_may_write() {
 }
 
 #[test]
+fn a_retained_copy_ends_by_the_server_at_its_time() {
+    let retained = |more: &[(&str, &str)]| {
+        let mut object = copy(3);
+        let mark = format!("s/{CONTRACT}/2026-01-01T00:00:00Z");
+        object["metadata"]["annotations"][bindery_api::annotations::RETAINED] = json!(mark);
+        for (key, value) in more {
+            object["metadata"]["annotations"][*key] = json!(value);
+        }
+        object
+    };
+    let until = (bindery_api::annotations::RETAINED_UNTIL, "2026-01-04T00:00:00Z");
+    let restoring = (bindery_api::annotations::RESTORING, "true");
+    for (by, marks, is_allowed) in [
+        (SERVER, &[until][..], true),
+        (SERVER, &[], false),
+        (SERVER, &[until, restoring], false),
+        (BINDER, &[until], false),
+    ] {
+        let mut world = World::new();
+        world.synced();
+        world.user(ON_CONSUMER, &source_key(), deleting(source(3)));
+        world.product(BINDER, ON_PROVIDER, &copy_key(), Some(retained(marks)));
+        world.product(KONNECTOR, ON_CONSUMER, &source_key(), None);
+        world.product(by, ON_PROVIDER, &copy_key(), None);
+        world.check(if is_allowed {
+            &[]
+        } else {
+            &[Invariant::RetainedCopyEnded]
+        });
+    }
+}
+
+#[test]
 fn the_operators_own_objects_stay() {
     let mut world = World::new();
     let (place, key) = (

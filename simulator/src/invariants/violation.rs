@@ -11,6 +11,8 @@ use crate::users::Circumstance;
 pub enum Invariant {
     /// A copy on a provider ended, and neither a deletion of its source by a user was seen nor did a user say so.
     CopyEndedWithoutEvidence,
+    /// A copy that is retained, or that had to be, ended before its time and although nobody discarded it.
+    RetainedCopyEnded,
     /// An older state of a source replaced a newer one in its copy.
     SpecRewound,
     /// A konnector or a server wrote what only the leader may write, and sent the request after another one had taken the Lease.

@@ -75,6 +75,18 @@ pub struct Offer {
     pub isolation: Isolation,
     /// What the provider claims beside the API.
     pub claims: Vec<Claim>,
+    /// How long copies of deleted objects are retained.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention: Option<Retention>,
+}
+
+/// How long an offer retains the copies of deleted objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Retention {
+    /// For seconds, so that copies end in a history.
+    Short,
+    /// For longer than a history lasts.
+    Long,
 }
 
 /// The plural name of every API that a provider offers.
@@ -116,6 +128,18 @@ impl ClaimedResource {
     }
 }
 
+// === impl Retention ===
+
+impl Retention {
+    /// The time as the template says it.
+    pub fn duration(self) -> &'static str {
+        match self {
+            Self::Short => "3s",
+            Self::Long => "720h",
+        }
+    }
+}
+
 // === impl Offer ===
 
 impl Offer {
@@ -147,6 +171,9 @@ impl fmt::Display for Offer {
                 Selection::Referenced => "by reference",
             };
             write!(f, ", claims the {owner} {} {selection}", claim.resource.plural())?;
+        }
+        if let Some(retention) = self.retention {
+            write!(f, ", retains copies for {}", retention.duration())?;
         }
         Ok(())
     }

@@ -231,6 +231,15 @@ pub enum Action {
         /// Whether it is paused.
         paused: bool,
     },
+    /// A user restores a deleted object from its retained copy, or discards the copy.
+    EndRetention {
+        /// Whose object.
+        relation: Relation,
+        /// The object.
+        object: ObjectName,
+        /// Whether the copy is discarded.
+        discard: bool,
+    },
     /// A user consents to what a condition of the binding asks.
     Consent {
         /// Which binding.
@@ -244,7 +253,7 @@ pub enum Action {
 
 impl Action {
     /// The names of all kinds of actions, for statistics.
-    pub const KINDS: [&str; 28] = [
+    pub const KINDS: [&str; 30] = [
         "create",
         "edit",
         "refer",
@@ -269,6 +278,8 @@ impl Action {
         "bind",
         "pause binding",
         "consent",
+        "restore retained",
+        "discard retained",
         "delete in background",
         "delete in foreground",
         "delete and orphan",
@@ -319,6 +330,13 @@ impl Action {
             Self::Prune { .. } => "prune",
             Self::Bind { .. } => "bind",
             Self::PauseBinding { .. } => "pause binding",
+            Self::EndRetention { discard, .. } => {
+                if *discard {
+                    "discard retained"
+                } else {
+                    "restore retained"
+                }
+            }
             Self::Consent { .. } => "consent",
         }
     }
@@ -458,6 +476,9 @@ impl fmt::Display for Action {
                     "adds a field to the spec"
                 };
                 write!(f, "the operator {what} of the copy of the {object} of {relation}")
+            }
+            Self::EndRetention { relation, object, .. } => {
+                write!(f, "a user orders to {} the {object} of {relation}", self.kind())
             }
             Self::DeleteCopy { relation, object } => {
                 write!(f, "the operator deletes the copy of the {object} of {relation}")

@@ -114,7 +114,7 @@ fn offer_template(hands: &mut Hands<'_>, provider: u8, offer: &Offer) {
         Scope::Namespaced => "Namespaced",
         Scope::Cluster => "Cluster",
     };
-    let template = json!({
+    let mut template = json!({
         "apiVersion": "kube-bind.io/v1alpha2",
         "kind": "APIServiceExportTemplate",
         "metadata": {"name": offer_name(provider)},
@@ -127,6 +127,11 @@ fn offer_template(hands: &mut Hands<'_>, provider: u8, offer: &Offer) {
             "namespaces": if offer.scope == Scope::Namespaced { json!([{"name": namespace_name(1)}]) } else { json!([]) },
         },
     });
+    if let Some(retention) = offer.retention {
+        template["spec"]["retention"] = json!({
+            "for": retention.duration(), "suspend": {"spec": {"note": "suspended"}},
+        });
+    }
     hands.create(TEMPLATES, "", &template);
 }
 

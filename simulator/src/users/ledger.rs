@@ -89,6 +89,8 @@ pub enum Word {
     KeepsCopies,
     /// The user ordered the deletion of copies whose sources are missing.
     OrphansDeleted,
+    /// The user discarded copies that were retained.
+    Discarded,
     /// The user consented to the end of a bundle's binding with its objects.
     ConsentUnbind,
 }
@@ -164,12 +166,23 @@ impl Ledger {
 
     /// Whether a user said that the copy of this source may go. `binding` is the UID of the binding that there is now.
     pub fn allows_end_of_copy(&self, relation: Relation, source: &str, binding: Option<&str>) -> bool {
-        self.covers(relation, source, binding, |word| word != Word::KeepsCopies)
+        self.covers(relation, source, binding, |word| {
+            !matches!(word, Word::KeepsCopies | Word::Discarded)
+        })
     }
 
     /// Whether a user said that this object of the consumer may go. `binding` is the UID of the binding that there is now.
     pub fn allows_end_of_source(&self, relation: Relation, source: &str, binding: Option<&str>) -> bool {
-        self.covers(relation, source, binding, |word| word != Word::OrphansDeleted)
+        self.covers(relation, source, binding, |word| {
+            !matches!(word, Word::OrphansDeleted | Word::Discarded)
+        })
+    }
+
+    /// Whether a user ordered that the copy of this source is deleted, though it is retained or would be.
+    pub fn allows_end_of_retained(&self, relation: Relation, source: &str) -> bool {
+        self.covers(relation, source, None, |word| {
+            matches!(word, Word::OrphansDeleted | Word::Discarded)
+        })
     }
 
     fn covers(&self, relation: Relation, source: &str, binding: Option<&str>, is_meant: impl Fn(Word) -> bool) -> bool {

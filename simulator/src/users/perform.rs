@@ -8,6 +8,8 @@ use bindery_api::{
     holder::{HELD, HolderDigest, HolderOrder},
     names,
     orphans::{OrphanAction, OrphanOrder, OrphanSet},
+    retention::{RetentionAction, RetentionOrder},
+    v1alpha2::GroupResource,
 };
 use bindery_simulator_apiserver::{ApiServer, ObjectKey};
 use serde_json::{Value, json};
@@ -238,11 +240,51 @@ impl Users {
                 let value = if paused { json!("true") } else { Value::Null };
                 annotate_binding(world, relation, annotations::PAUSED, &value);
             }
+            Action::EndRetention {
+                relation,
+                object,
+                discard,
+            } => self.end_retention(world, relation, object, discard),
             Action::Consent { relation, to } => {
                 self.consent(world, relation, Some(to));
             }
             _ => {}
         }
+    }
+
+    /// Orders what becomes of the retained copy of a deleted object, as `kubectl bind restore` and `discard` do.
+    fn end_retention(&mut self, world: &mut World, relation: Relation, object: ObjectName, discard: bool) {
+        let Some(binding) = binding(world, relation) else {
+            return;
+        };
+        let (group, namespace, name) = self.place(object);
+        let on = Cluster::Consumer(relation.consumer);
+        let is_there = namespace.is_empty()
+            || Hands::on(world, on).is_some_and(|hands| hands.get(NAMESPACES, "", &namespace).is_some());
+        if !discard && !is_there {
+            // The page on the command says that the namespace has to exist.
+            return;
+        }
+        if discard {
+            let said = Said {
+                word: Word::Discarded,
+                binding: marks::uid(&binding).to_owned(),
+                only: None,
+            };
+            self.ledger.bound(relation, marks::uid(&binding));
+            self.ledger.say(relation, said);
+        }
+        let order = RetentionOrder {
+            action: if discard {
+                RetentionAction::Discard
+            } else {
+                RetentionAction::Restore
+            },
+            resource: GroupResource::new(group, PLURAL),
+            namespace,
+            name,
+        };
+        annotate_binding(world, relation, annotations::END_RETENTION, &json!(order.to_string()));
     }
 
     fn create(&mut self, world: &mut World, on: Cluster, object: ObjectName) {

@@ -205,7 +205,8 @@ fn word(op: &BindingOp) -> String {
         BindingOp::StopEngine(_) => "stop engine".to_owned(),
         BindingOp::DrainEngine(_) => "drain".to_owned(),
         BindingOp::EndOrphans { action, .. } => format!("{} orphans", action.as_str()),
-        BindingOp::RefuseOrphanOrder { .. } => "refuse order".to_owned(),
+        BindingOp::RefuseOrphanOrder { .. } | BindingOp::RefuseRetentionOrder { .. } => "refuse order".to_owned(),
+        BindingOp::EndRetention(order) => order.to_string(),
         BindingOp::AcceptHolder { .. } => "accept holder".to_owned(),
         BindingOp::RefuseHolder { .. } => "refuse holder".to_owned(),
         BindingOp::EndHolding => "end holding".to_owned(),
@@ -295,6 +296,8 @@ pub(super) fn act(seen: &mut ObservedBinding, ops: &[BindingOp]) {
             | BindingOp::DeleteRoles
             | BindingOp::EndOrphans { .. }
             | BindingOp::RefuseOrphanOrder { .. }
+            | BindingOp::EndRetention(_)
+            | BindingOp::RefuseRetentionOrder { .. }
             | BindingOp::AcceptHolder { .. }
             | BindingOp::RefuseHolder { .. } => {}
         }

@@ -405,14 +405,38 @@ fn late(mut seen: ObservedBinding) -> ObservedBinding {
     seen
 }
 
+fn by_bundle(seen: &mut ObservedBinding) {
+    let owner = json!({"apiVersion": "kube-bind.io/v1alpha2", "kind": "APIServiceBindingBundle", "name": "west",
+                       "uid": "u", "controller": true});
+    binding(seen).metadata.owner_references = Some(vec![serde_json::from_value(owner).unwrap()]);
+}
+
+fn without_backend(seen: &mut ObservedBinding) {
+    session(seen).has_backend = false;
+}
+
+#[test]
+fn who_does_not_hold_the_contract_writes_no_mark_and_comes_to_an_end() {
+    for change in [by_bundle as fn(&mut ObservedBinding), without_backend] {
+        let waiting = |start: ObservedBinding| {
+            with(start, |seen| {
+                change(seen);
+                binding(seen).spec.deletion_policy = None;
+                session(seen).standing = Standing::Waiting {
+                    finding: Finding::RestoredOrCloned,
+                    recorded: bindery_api::holder::RecordedHolder::default().digest(),
+                };
+            })
+        };
+        check(&waiting(served()), &["pause"], "kubectl bind accept");
+        check(&late(waiting(served())), &["stop engine", "release All"], "counting");
+        check(&waiting(pinned()), &["delete roles", "remove finalizer"], "");
+    }
+}
+
 #[test]
 fn what_nobody_ordered_deletes_no_copy() {
     let unset = |seen: &mut ObservedBinding| binding(seen).spec.deletion_policy = None;
-    let by_bundle = |seen: &mut ObservedBinding| {
-        let owner = json!({"apiVersion": "kube-bind.io/v1alpha2", "kind": "APIServiceBindingBundle", "name": "west",
-                           "uid": "u", "controller": true});
-        binding(seen).metadata.owner_references = Some(vec![serde_json::from_value(owner).unwrap()]);
-    };
     let of_its_own = with(served(), unset);
     check(&of_its_own, &["stop engine", "release All"], "counting");
     check(&with(pinned(), unset), &["force export"], "requesting");
@@ -420,7 +444,6 @@ fn what_nobody_ordered_deletes_no_copy() {
     check(&cut_off, &["stop engine", "release All"], "counting");
 
     // Nobody deletes the export then, so the konnector marks the copies.
-    let without_backend = |seen: &mut ObservedBinding| session(seen).has_backend = false;
     for change in [by_bundle as fn(&mut ObservedBinding), without_backend] {
         let seen = with(with(served(), unset), change);
         check(&seen, &["drain", "go on"], "counting");

@@ -74,7 +74,11 @@ pub(super) fn export_step(seen: &ObservedBinding) -> ExportStep {
         return keeps("the contract serves another cluster");
     }
     if let Some((_, told)) = not_held(session) {
-        return wait(format!("{told}; {FORCE}"), true);
+        return if session.has_backend {
+            wait(format!("{told}; {FORCE}"), true)
+        } else {
+            keeps("this konnector does not hold the contract; ask its admin to delete it there")
+        };
     }
     if session.standing == Standing::Pending {
         return wait(

@@ -1,5 +1,7 @@
 //! Why a plan leaves an object alone.
 
+use jiff::Timestamp;
+
 /// Why an object is left alone, in words for the user who looks at it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Blocked {
@@ -25,6 +27,13 @@ pub(crate) enum Blocked {
          provider released)"
     )]
     ReleasedDiffers,
+    /// The copy of a deleted object of the same name is retained until this time.
+    #[error(
+        "the provider retains the copy of a deleted object of this name{}; to get that object back, delete this one and run kubectl bind \
+         restore; to make room for this one: kubectl bind discard",
+        until(.0.as_ref())
+    )]
+    Retained(Option<Timestamp>),
     /// The name of the copy is taken by another contract.
     #[error("the provider's object of this name belongs to contract {0}; it is left alone")]
     OtherContract(Box<str>),
@@ -61,6 +70,10 @@ pub(crate) enum Blocked {
     Paused,
 }
 
+fn until(until: Option<&Timestamp>) -> String {
+    until.map(|until| format!(" until {until}")).unwrap_or_default()
+}
+
 // === impl Blocked ===
 
 impl Blocked {
@@ -73,6 +86,7 @@ impl Blocked {
             | Self::ReleasedDiffers
             | Self::OtherContract(_)
             | Self::OtherSource(_) => "Conflict",
+            Self::Retained(_) => "NameRetained",
             Self::Orphan => "Orphaned",
             Self::OlderSource => "OlderSource",
             Self::Elsewhere => "PlaceUnknown",

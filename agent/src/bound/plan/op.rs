@@ -57,6 +57,25 @@ pub(crate) enum Op {
     DeleteOrphan { uid: Arc<str> },
     /// Marks the provider's copy of this UID as released: it stays, and is no copy any more.
     ReleaseProvider { uid: Arc<str>, version: Version },
+    /// Marks the provider's copy of this UID as retained, and suspends it, for the deletion of the source that was seen. With `keeps`, it
+    /// is released instead if the CRD is being deleted.
+    Retain {
+        uid: Arc<str>,
+        version: Version,
+        /// UID of the source.
+        source_uid: Arc<str>,
+        /// The copy, if its content is changed.
+        content: Option<Arc<Object>>,
+        keeps: bool,
+    },
+    /// Marks the retained copy of this UID as one whose source is being restored, so that the server does not end it.
+    Restore { uid: Arc<str> },
+    /// Makes the retained copy the copy of the consumer's object of this UID, and undoes its suspension.
+    Relink {
+        copy: Arc<Object>,
+        version: Version,
+        source_uid: Arc<str>,
+    },
     /// Deletes the consumer's object of this UID.
     DeleteConsumer { uid: Arc<str> },
     /// Removes our finalizer from the consumer's object.
@@ -84,6 +103,9 @@ impl Op {
             | Self::Update { .. }
             | Self::DeleteProvider { .. }
             | Self::DeleteOrphan { .. }
+            | Self::Retain { .. }
+            | Self::Restore { .. }
+            | Self::Relink { .. }
             | Self::ReleaseProvider { .. } => false,
         }
     }
@@ -102,6 +124,9 @@ impl Op {
             Self::DeleteProvider { .. } => "delete_provider",
             Self::DeleteOrphan { .. } => "delete_orphan",
             Self::ReleaseProvider { .. } => "release_provider",
+            Self::Retain { .. } => "retain",
+            Self::Restore { .. } => "restore",
+            Self::Relink { .. } => "relink",
             Self::DeleteConsumer { .. } => "delete_consumer",
             Self::Release { .. } => "release",
         }

@@ -1,5 +1,7 @@
 #[path = "plan/adoption.rs"]
 mod adoption;
+#[path = "plan/retained.rs"]
+mod retained;
 
 use bindery_api::annotations;
 use bindery_runtime::cache::ObjectKey;
@@ -8,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    bound::learn::Learned,
+    bound::{learn::Learned, retention::resumed},
     index::{Index, PlannedUids},
     model::{
         Placement,
@@ -29,6 +31,9 @@ const MODE: Mode = Mode {
     keeps: false,
     older_source: false,
     order: None,
+    retains: false,
+    suspends: false,
+    ends_retention: None,
     adoption: Adoption::Off,
     since: None,
     installed: None,
@@ -212,7 +217,7 @@ impl World {
             }
             Op::Adopt { source, place } => {
                 assert!(self.consumer.is_none(), "would take over an object");
-                self.adopt(source, place);
+                self.adopt(&resumed(source).unwrap(), place);
             }
             Op::TransferOwnership { uid, .. } => {
                 assert_eq!(self.provider.as_ref().unwrap()["metadata"]["uid"], json!(uid));
@@ -296,6 +301,7 @@ impl World {
                 assert!(self.index.pair(&Self::key()).is_none_or(|pair| pair.orphan().is_none()));
                 self.set_provider("/metadata/annotations", marks);
             }
+            Op::Retain { .. } | Op::Restore { .. } | Op::Relink { .. } => self.mark_copy(op),
             Op::DeleteOrphan { uid } => {
                 assert_eq!(self.provider.as_ref().unwrap()["metadata"]["uid"], json!(uid));
                 assert!(self.consumer.is_none(), "has a source");
@@ -398,7 +404,8 @@ impl World {
 
 fn is_copy_of(copy: &Value, source: &Value) -> bool {
     let released = &copy["metadata"]["annotations"][annotations::RELEASED];
-    copy["metadata"]["annotations"][annotations::CONSUMER_UID] == source["metadata"]["uid"]
+    copy["metadata"]["annotations"][annotations::RETAINED].is_null()
+        && copy["metadata"]["annotations"][annotations::CONSUMER_UID] == source["metadata"]["uid"]
         && (released.is_null() || released == "")
         && copy["metadata"]["annotations"][annotations::CLUSTER_NAMESPACE] == json!(CONTRACT)
 }

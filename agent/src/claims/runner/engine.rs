@@ -59,6 +59,7 @@ impl Engine {
             placement: placement.clone(),
             informer_scope,
             last_wins: false,
+            suspend: None,
         };
         let claimed = Claimed {
             rules: Arc::clone(rules),

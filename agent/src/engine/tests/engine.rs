@@ -41,6 +41,7 @@ pub(super) fn engine() -> Engine {
         placement: Placement::Mapped,
         informer_scope: InformerScope::Namespaced,
         last_wins: false,
+        retention: None,
         adoption: bindery_api::adoption::Adoption::Off,
         installed: None,
         own_namespace: "kube-bind".into(),

@@ -110,6 +110,12 @@ fn spec(spec: proto::ExportSpec) -> Result<APIServiceExportSpec, &'static str> {
     if spec.resources.is_empty() {
         return Err(NO_RESOURCES);
     }
+    let retention = spec
+        .retention
+        .map(|sent| (!sent.suspend.is_empty(), objects::retention(sent)));
+    if matches!(&retention, Some((true, read)) if read.suspend.is_none()) {
+        return Err("with an unreadable retention");
+    }
     Ok(APIServiceExportSpec {
         resources: spec.resources.into_iter().map(objects::resource).collect(),
         permission_claims: spec.permission_claims.into_iter().map(objects::claim).collect(),
@@ -118,6 +124,7 @@ fn spec(spec: proto::ExportSpec) -> Result<APIServiceExportSpec, &'static str> {
         cluster_scoped_isolation: None,
         conflict_policy: policy.as_crd_str().and_then(ConflictPolicy::from_name),
         cluster_scoped_namespace: Some(spec.cluster_scoped_namespace).filter(|namespace| !namespace.is_empty()),
+        retention: retention.map(|(_, retention)| retention),
     })
 }
 
@@ -183,6 +190,15 @@ mod tests {
         check_broken(|spec| spec.informer_scope = 0, "informer scope");
         check_broken(|spec| spec.conflict_policy = 99, "conflict policy");
         check_broken(|spec| spec.resources.clear(), "resources");
+        check_broken(
+            |spec| {
+                spec.retention = Some(proto::Retention {
+                    duration: "72h".to_owned(),
+                    suspend: "{".into(),
+                });
+            },
+            "retention",
+        );
     }
 
     fn stored() -> Value {

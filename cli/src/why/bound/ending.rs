@@ -1,7 +1,7 @@
 //! What an object waits for that is gone, or is to go.
 
 use bindery_api::{
-    Condition,
+    Condition, annotations,
     conditions::{self, ORPHANED_OBJECTS},
 };
 
@@ -30,6 +30,9 @@ pub(super) fn gone(link: &BindingLink) -> Vec<Finding> {
     };
     let ours = matches!(copy.marked(), Marked::OfConsumer { contract, .. } if Some(contract) == contract_of(link));
     let orphaned = orphaned(link);
+    if ours && copy.deleting.is_none() && copy.is_retained() {
+        return vec![retained(copy)];
+    }
     let found = match (ours, copy.deleting, orphaned) {
         (false, _, _) => Finding::new(
             Level::Broken,
@@ -63,6 +66,24 @@ pub(super) fn gone(link: &BindingLink) -> Vec<Finding> {
         .mend("the konnector deletes the copy when it has seen the deletion of the object"),
     };
     vec![found]
+}
+
+/// Its copy, or that of a deleted object of the same name, is retained.
+pub(super) fn retained(copy: &ObjectFacts) -> Finding {
+    let until = copy.annotation(annotations::RETAINED_UNTIL);
+    let until = until.map(|until| format!(" until {until}")).unwrap_or_default();
+    Finding::new(
+        Level::Broken,
+        format!(
+            "the provider retains the copy {} of a deleted object of this name{until}",
+            copy.key()
+        ),
+    )
+    .since(copy.written)
+    .waits_for("you")
+    .mend(
+        "kubectl bind restore gives the deleted object back, if no other object has its name; kubectl bind discard deletes the copy",
+    )
 }
 
 /// The name of a binding with orphans, and the condition that says so.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::*;
 
 /// Fields that the wire does not have. Each is optional; only what an added object cannot do without is required in it.
-const ADDITIONS: [(&str, &str); 40] = [
+const ADDITIONS: [(&str, &str); 43] = [
     ("apiservicebindingbundles", "spec.acceptedClaims"),
     ("apiservicebindingbundles", "spec.backoffMultiplier"),
     ("apiservicebindingbundles", "spec.bindingNamePrefix"),
@@ -31,13 +31,16 @@ const ADDITIONS: [(&str, &str); 40] = [
     ("apiservicebindings", "status.conditions[].lastProbeTime"),
     ("apiservicebindings", "status.contractUID"),
     ("apiservicebindings", "status.providerNamespace"),
+    ("apiservicebindings", "status.retained"),
     ("apiserviceexportrequests", "status.conditions[].lastProbeTime"),
     ("apiserviceexports", "spec.clusterScopedNamespace"),
     ("apiserviceexports", "spec.conflictPolicy"),
+    ("apiserviceexports", "spec.retention"),
     ("apiserviceexports", "status.conditions[].lastProbeTime"),
     ("apiserviceexporttemplates", "spec.clusterScopedNamespace"),
     ("apiserviceexporttemplates", "spec.conflictPolicy"),
     ("apiserviceexporttemplates", "spec.isolation"),
+    ("apiserviceexporttemplates", "spec.retention"),
     ("apiserviceexporttemplates", "status.conditions[].lastProbeTime"),
     ("apiservicenamespaces", "status.conditions"),
     ("apiservicenamespaces", "status.sharedNamespace"),

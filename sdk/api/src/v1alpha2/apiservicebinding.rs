@@ -4,7 +4,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ClusterSecretKeyRef, DeletionPolicy, GroupResource, PermissionClaim};
+use super::{ClusterSecretKeyRef, DeletionPolicy, GroupResource, PermissionClaim, RetainedObjects};
 use crate::Condition;
 
 /// What a consumer binds, and with which credentials.
@@ -80,6 +80,9 @@ pub struct APIServiceBindingStatus {
     /// The UID of the contract namespace this binding is pinned to. (An addition of Bindery.)
     #[serde(rename = "contractUID", default, skip_serializing_if = "Option::is_none")]
     pub contract_uid: Option<String>,
+    /// The copies of deleted objects that the provider retains; absent if there are none. (An addition of Bindery.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retained: Option<RetainedObjects>,
     /// What is well and what is not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,

@@ -4,7 +4,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ConflictPolicy, ExportResource, InformerScope, Isolation, PermissionClaim};
+use super::{ConflictPolicy, ExportResource, InformerScope, Isolation, PermissionClaim, Retention};
 use crate::Condition;
 
 /// The resources and claims of an export, fixed when it is made.
@@ -59,6 +59,10 @@ pub struct APIServiceExportSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self == oldSelf").message("clusterScopedNamespace is immutable"))]
     pub cluster_scoped_namespace: Option<String>,
+    /// How long the copies of deleted objects stay, so that the consumer can restore the objects; if absent, they are deleted at once.
+    /// (An addition of Bindery.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention: Option<Retention>,
 }
 
 /// What both sides say of the export. Of the provider's conditions, ProviderInSync says whether schemas and rights are

@@ -7,7 +7,9 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ConflictPolicy, ExportResource, Isolation, NameRef, PermissionClaim, SchemaUpdatePolicy, Scope};
+use super::{
+    ConflictPolicy, ExportResource, Isolation, NameRef, PermissionClaim, Retention, SchemaUpdatePolicy, Scope,
+};
 use crate::Condition;
 
 /// The resources and claims that every export of this template has.
@@ -64,6 +66,10 @@ pub struct APIServiceExportTemplateSpec {
     /// the contract namespace holds them. (An addition of Bindery.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_scoped_namespace: Option<String>,
+    /// How long the copies of deleted objects stay, so that the consumer can restore the objects; if absent, they are deleted at once.
+    /// Not for isolation None and conflictPolicy LastWins. (An addition of Bindery.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention: Option<Retention>,
 }
 
 /// Whether the template can be bound.

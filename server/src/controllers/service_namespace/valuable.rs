@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeSet, fmt};
 
-use bindery_api::{annotations, labels, v1alpha2::GroupResource};
+use bindery_api::{annotations, labels, retention, v1alpha2::GroupResource};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::ObjectMeta;
 
@@ -91,13 +91,15 @@ fn is_valuable(
     is_stored && !is_deleting && !is_servers && !is_placed && !is_copy(object, contract) && !is_owned(object, kinds)
 }
 
-/// Whether an object is the contract's copy, which ends with its source. A released copy is the provider's.
+/// Whether an object is the contract's copy, which ends with its source. A released copy is the provider's, and a retained one can be
+/// restored.
 fn is_copy(object: &ObjectMeta, contract: Option<&str>) -> bool {
     let value = |key: &str| object.annotations.as_ref()?.get(key).map(String::as_str);
     let Some(contract) = contract.filter(|contract| value(annotations::CLUSTER_NAMESPACE) == Some(*contract)) else {
         return false;
     };
     !value(annotations::RELEASED).is_some_and(|value| annotations::is_released(value, contract))
+        && !retention::is_retained(value, contract)
 }
 
 /// Whether an object ends with its owners, and the server looks at all of these: the owners that are there are judged in its place,

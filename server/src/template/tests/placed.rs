@@ -1,8 +1,10 @@
 //! Where a template's objects are placed, and what that asks of its fields.
 
 use bindery_api::v1alpha2::{
-    APIServiceExport, APIServiceExportTemplate, APIServiceExportTemplateSpec, ConflictPolicy, Isolation, Scope,
+    APIServiceExport, APIServiceExportTemplate, APIServiceExportTemplateSpec, ConflictPolicy, Isolation, Retention,
+    Scope,
 };
+use serde_json::{Value, json};
 
 use super::{check, cowboys, offered, resource};
 use crate::{
@@ -68,6 +70,45 @@ fn who_wins_is_asked_only_where_names_are_shared() {
             spec.conflict_policy = Some(ConflictPolicy::FirstWins);
         },
         Err("InvalidConflictPolicy"),
+    );
+}
+
+#[test]
+fn copies_are_retained_where_no_consumers_share_their_names() {
+    let retained = |suspend: Value| {
+        move |spec: &mut APIServiceExportTemplateSpec| {
+            spec.retention = Some(Retention {
+                duration: "72h".to_owned().into(),
+                suspend: Some(suspend),
+            });
+        }
+    };
+    let stopped = || json!({"spec": {"replicas": 0}});
+    check(retained(stopped()), Ok(()));
+    check(
+        retained(json!({"metadata": {"labels": {"a": "b"}}})),
+        Err("InvalidRetention"),
+    );
+    check(retained(json!([1])), Err("InvalidRetention"));
+    for (isolation, expect) in [
+        (Isolation::Prefixed, Ok(())),
+        (Isolation::None, Err("InvalidRetention")),
+    ] {
+        check(
+            |spec| {
+                sheriffs(spec);
+                spec.isolation = Some(isolation);
+                retained(stopped())(spec);
+            },
+            expect,
+        );
+    }
+    check(
+        |spec| {
+            spec.isolation = Some(Isolation::None);
+            retained(stopped())(spec);
+        },
+        Ok(()),
     );
 }
 

@@ -6,7 +6,7 @@ use crate::{
     history::objects::weighted,
     topology::{
         BindingSetup, BoundBy, Claim, ClaimedResource, ConsumerSetup, ControllerPace, DeletionPolicy, Isolation, Offer,
-        Owner, ProviderSetup, Scope, Selection, Topology,
+        Owner, ProviderSetup, Retention, Scope, Selection, Topology,
     },
 };
 
@@ -105,7 +105,16 @@ fn offer(rng: &mut StdRng) -> Offer {
         scope,
         isolation,
         claims,
+        retention: retention(rng, isolation),
     }
+}
+
+/// Draws how long copies are retained. Where consumers share names, no provider can offer that.
+fn retention(rng: &mut StdRng, isolation: Isolation) -> Option<Retention> {
+    let retentions = [(6, None), (1, Some(Retention::Short)), (2, Some(Retention::Long))];
+    weighted(rng, &retentions)
+        .flatten()
+        .filter(|_| isolation != Isolation::None)
 }
 
 fn claim(rng: &mut StdRng, resource: ClaimedResource, scope: Scope) -> Claim {

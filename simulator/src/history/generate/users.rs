@@ -170,6 +170,11 @@ impl<'a> Users<'a> {
                 object,
                 to: rng.random_bool(0.75).then(|| objects::referred(rng)),
             },
+            62..70 if self.retains(relation) => Action::EndRetention {
+                relation,
+                object,
+                discard: rng.random_bool(0.25),
+            },
             62..94 => Action::Delete {
                 on,
                 object,
@@ -177,6 +182,12 @@ impl<'a> Users<'a> {
             },
             _ => Action::StripFinalizers { on, object },
         }
+    }
+
+    /// Whether the provider retains copies of deleted objects.
+    fn retains(&self, relation: Relation) -> bool {
+        let offer = self.topology.offer(relation.provider);
+        offer.is_some_and(|offer| offer.retention.is_some())
     }
 
     fn of_claims(&mut self, rng: &mut StdRng, relation: Relation) -> Option<Action> {

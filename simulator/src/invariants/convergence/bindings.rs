@@ -64,6 +64,10 @@ impl Pair<'_> {
         {
             return true;
         }
+        // An object that is being restored waits until its namespace is there.
+        if self.restores_into_no_namespace() {
+            return true;
+        }
         // A provider that went back in time offers less than the consumer has, and the objects are in sync all the same.
         if reason == "IncompatibleSchema" && self.happened(Circumstance::ProviderRestoredInPlace) {
             return true;
@@ -151,6 +155,19 @@ impl Pair<'_> {
                 || (!has_copy(source) && self.is_taken(key))
         };
         of(self.consumer, &group, PLURAL).any(waits) || self.has_overwritten_copy(&group, PLURAL)
+    }
+
+    /// Whether a user restores an object whose namespace does not exist.
+    fn restores_into_no_namespace(&self) -> bool {
+        let group = group(self.relation.provider);
+        of(self.provider, &group, PLURAL).any(|(_, object)| {
+            let copy = marks::copy_on_provider(object).filter(|copy| copy.retained && copy.contract == self.contract);
+            let is_restored = marks::annotation(object, annotations::RESTORING).is_some();
+            copy.is_some_and(|copy| {
+                let namespace = ObjectKey::new("", "namespaces", "", copy.namespace);
+                is_restored && !copy.namespace.is_empty() && !self.consumer.contains_key(&namespace)
+            })
+        })
     }
 
     /// Whether the operator overwrote a copy of this resource that still exists.

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use bindery_api::{annotations, names};
+use bindery_api::{annotations, names, retention::RetentionMark};
 use bindery_simulator_apiserver::ObjectKey;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::{ADDED, Pair, of};
 use crate::{
     invariants::{marks, sources::SourceEnd},
-    topology::{Cluster, PLURAL, group},
+    topology::{Cluster, PLURAL, Retention, group},
     users::Circumstance,
 };
 
@@ -98,7 +99,12 @@ impl Pair<'_> {
             let exists = of(self.consumer, &group, PLURAL).any(|(_, source)| marks::uid(source) == copy.source);
             // A source that was made anew under the same name waits for the user, who decides what the copy is.
             let is_wanted = || of(self.consumer, &group, PLURAL).any(|(source, _)| self.places(source).contains(key));
-            if is_ours && !exists && ends(copy.source) == Some(SourceEnd::ByUser) && !is_wanted() {
+            if is_ours
+                && !self.stays_retained(object)
+                && !exists
+                && ends(copy.source) == Some(SourceEnd::ByUser)
+                && !is_wanted()
+            {
                 let circumstances = self.circumstances(None, Some((key, object)));
                 self.differs(
                     key,
@@ -107,6 +113,23 @@ impl Pair<'_> {
                 );
             }
         }
+    }
+
+    /// Whether a copy is retained for longer than a history lasts, or waits for a user who restores its source.
+    fn stays_retained(&self, copy: &Value) -> bool {
+        if marks::copy_on_provider(copy).is_none_or(|copy| !copy.retained) {
+            return false;
+        }
+        let mark = marks::annotation(copy, annotations::RETAINED).and_then(RetentionMark::read);
+        let until =
+            marks::annotation(copy, annotations::RETAINED_UNTIL).and_then(|until| until.parse::<Timestamp>().ok());
+        // A server whose clock was ahead said a time that does not come.
+        let is_late = mark
+            .zip(until)
+            .is_some_and(|(mark, until)| until.duration_since(mark.since) > SignedDuration::from_hours(1));
+        is_late
+            || self.offer.retention != Some(Retention::Short)
+            || marks::annotation(copy, annotations::RESTORING).is_some()
     }
 
     /// Checks that the APIServiceNamespaces of a binding that syncs end when they are deleted and nothing of a user or an operator

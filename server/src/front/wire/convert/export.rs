@@ -25,5 +25,6 @@ fn spec(spec: &api::APIServiceExportSpec) -> proto::ExportSpec {
         isolation: enums::isolation(spec.isolation),
         conflict_policy: spec.conflict_policy.map_or(0, enums::conflict_policy),
         cluster_scoped_namespace: spec.cluster_scoped_namespace.clone().unwrap_or_default(),
+        retention: spec.retention.as_ref().map(meta::retention),
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bindery_api::v1alpha2 as api;
 use bindery_proto::v1alpha2 as proto;
+use bytes::Bytes;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use prost_types::{Duration as ProtoDuration, Timestamp as ProtoTimestamp};
@@ -24,6 +25,15 @@ pub(crate) fn metadata(metadata: &ObjectMeta) -> proto::ObjectMeta {
             .flatten()
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect(),
+    }
+}
+
+/// The message of a retention.
+pub(crate) fn retention(retention: &api::Retention) -> proto::Retention {
+    let suspend = retention.suspend.as_ref().map(ToString::to_string);
+    proto::Retention {
+        duration: retention.duration.to_string(),
+        suspend: suspend.map(Bytes::from).unwrap_or_default(),
     }
 }
 

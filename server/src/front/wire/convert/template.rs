@@ -20,6 +20,7 @@ pub(crate) fn template(template: &api::APIServiceExportTemplate, granted_by: &st
             isolation: spec.isolation.map_or(0, enums::isolation),
             conflict_policy: spec.conflict_policy.map_or(0, enums::conflict_policy),
             cluster_scoped_namespace: spec.cluster_scoped_namespace.clone().unwrap_or_default(),
+            retention: spec.retention.as_ref().map(meta::retention),
         }),
         status: Some(proto::TemplateStatus {
             conditions: conditions(template.conditions()),

@@ -26,7 +26,7 @@ const OMITTED: &[(&str, &str)] = &[
 const PROBED: &str = "set where a konnector asks a provider, on the consumer alone";
 
 /// Fields that a message has under another name, or as something else.
-const RENAMED: &[(&str, &str)] = &[("schema", "open_api_v3_schema")];
+const RENAMED: &[(&str, &str)] = &[("schema", "open_api_v3_schema"), ("for", "duration")];
 
 struct Messages(BTreeMap<String, DescriptorProto>);
 

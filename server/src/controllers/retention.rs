@@ -1,0 +1,215 @@
+//! Says of retained copies when they end, and ends those whose time is over, also if no konnector runs for them any more.
+//!
+//! No cache holds copies. One list of a resource shows the retained copies of all contracts, by their label, and is repeated only while
+//! an export retains copies of the resource or a copy is left.
+
+use std::{sync::Arc, time::Duration};
+
+use bindery_api::{
+    annotations, labels, meta, retention,
+    v1alpha2::{APIServiceExport, APIServiceNamespace, APIServiceNamespaceSpec, GroupResource, Retention},
+};
+use bindery_runtime::{errors, preconditions::unchanged, queue::Queue};
+use jiff::Timestamp;
+use kube::{
+    ResourceExt as _,
+    api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams},
+};
+use serde_json::json;
+
+use super::{Context, Next, Reconcile, Running, subject};
+use crate::{
+    contract, leftovers,
+    writes::{self, Write, WriteError},
+};
+use plan::{RetentionStep, pause, step};
+
+mod plan;
+
+/// How long copies are retained if neither an export nor a template says it any more.
+const DEFAULT: Duration = Duration::from_hours(72);
+
+struct Retained {
+    context: Context,
+}
+
+pub(super) fn start(context: &Context, running: &mut Running) {
+    let queue = Queue::new();
+    let caches = &context.state.caches;
+    running.watch(&caches.definitions, &queue, |change| {
+        let definition = subject(change)?;
+        Some(GroupResource::new(
+            &definition.spec.group,
+            &definition.spec.names.plural,
+        ))
+    });
+    running.watch(&caches.exports, &queue, |change| {
+        let exports = [change.old, change.new].into_iter().flatten();
+        let retaining = exports.filter(|export| export.spec.retention.is_some());
+        retaining.flat_map(|export| resources(export)).collect::<Vec<_>>()
+    });
+    let retained = Retained {
+        context: context.clone(),
+    };
+    running.work(retained, &queue);
+}
+
+fn resources(export: &APIServiceExport) -> Vec<GroupResource> {
+    let resources = export.spec.resources.iter();
+    resources.map(|resource| resource.group_resource.clone()).collect()
+}
+
+fn offers(export: &APIServiceExport, resource: &GroupResource) -> bool {
+    let mut resources = export.spec.resources.iter();
+    resources.any(|offered| offered.group_resource == *resource)
+}
+
+impl Reconcile for Retained {
+    type Key = GroupResource;
+    const NAME: &'static str = "retention";
+    const WORKERS: usize = 2;
+
+    async fn reconcile(&self, resource: &GroupResource) -> Result<Next, WriteError> {
+        let state = &self.context.state;
+        let Some(api) = leftovers::everywhere(state, resource).await? else {
+            return Ok(Next::Change);
+        };
+        let params = ListParams::default().labels(&format!("{}={}", labels::RETAINED, annotations::TRUE));
+        let copies = match leftovers::metadata(&api, params).await {
+            // A resource that the server has no rights on was never offered, so that there are no copies.
+            Err(error) if error.is_forbidden() => return Ok(Next::Change),
+            copies => copies?,
+        };
+        let now = Timestamp::now();
+        let mut ends = Vec::new();
+        for copy in &copies {
+            let Some(contract) = copy.annotations().get(annotations::CLUSTER_NAMESPACE) else {
+                continue;
+            };
+            let Some(step) = step(&copy.metadata, contract, self.duration(contract, resource), now) else {
+                continue;
+            };
+            let Some(end) = self.take(resource, &copy.metadata, step).await? else {
+                continue;
+            };
+            ends.push(end);
+            self.map(contract, resource, &copy.metadata).await?;
+        }
+        let exports = state.caches.exports.list(|export| offers(export, resource));
+        let shortest = exports
+            .iter()
+            .filter_map(|export| duration_of(export.spec.retention.as_ref()));
+        Ok(match pause(shortest.min(), &ends, now) {
+            Some(pause) => Next::After(pause),
+            None => Next::Change,
+        })
+    }
+}
+
+impl Retained {
+    /// How long the contract's copies of a resource are retained: as its exports say, or else the templates, whichever is longest.
+    fn duration(&self, contract: &str, resource: &GroupResource) -> Duration {
+        let caches = &self.context.state.caches;
+        let exports = caches.exports.list_in(contract);
+        let exports = exports.iter().filter(|export| offers(export, resource));
+        let by_export = exports.filter_map(|export| duration_of(export.spec.retention.as_ref()));
+        by_export.max().unwrap_or_else(|| {
+            let templates = caches.templates.list(|template| {
+                let mut resources = template.spec.resources.iter();
+                resources.any(|offered| offered.group_resource == *resource)
+            });
+            let by_template = templates
+                .iter()
+                .filter_map(|template| duration_of(template.spec.retention.as_ref()));
+            by_template.max().unwrap_or(DEFAULT)
+        })
+    }
+
+    /// Takes a step. Returns when the copy ends, or is looked at again; `None` if it has ended.
+    async fn take(
+        &self,
+        resource: &GroupResource,
+        copy: &ObjectMeta,
+        step: RetentionStep,
+    ) -> Result<Option<Timestamp>, WriteError> {
+        let (namespace, name) = (
+            copy.namespace.as_deref().unwrap_or_default(),
+            copy.name.as_deref().unwrap_or_default(),
+        );
+        let api = leftovers::api(&self.context.state, resource, namespace).await?;
+        let Some(api) = api else { return Ok(None) };
+        let (until, outcome) = match step {
+            RetentionStep::Wait(until) => return Ok(Some(until)),
+            RetentionStep::Stamp(until) => {
+                let patch = json!({ "metadata": {
+                    "uid": copy.uid,
+                    "resourceVersion": copy.resource_version,
+                    "annotations": { annotations::RETAINED_UNTIL: until.to_string() },
+                } });
+                let params = PatchParams {
+                    field_manager: Some(writes::FIELD_MANAGER.to_owned()),
+                    ..PatchParams::default()
+                };
+                let patched = api.patch_metadata(name, &params, &Patch::Merge(patch)).await;
+                (Some(until), patched.map(drop))
+            }
+            RetentionStep::End => {
+                // In the version that was seen: a restore that has begun meanwhile wins.
+                let params = DeleteParams {
+                    preconditions: Some(unchanged(copy)),
+                    ..DeleteParams::default()
+                };
+                tracing::info!(%resource, namespace, name, "the time of a retained copy is over");
+                (None, api.delete(name, &params).await.map(drop))
+            }
+        };
+        match outcome {
+            Ok(()) => Ok(until),
+            Err(error) if errors::is_not_found(&error) => Ok(None),
+            // Somebody changed it meanwhile: look again.
+            Err(error) if errors::is_conflict(&error) => Ok(Some(Timestamp::now())),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Maps the consumer's namespace of a retained copy again if that was given up with an earlier export. Without it the konnector of
+    /// the present one would not see the copy.
+    async fn map(&self, contract: &str, resource: &GroupResource, copy: &ObjectMeta) -> Result<(), WriteError> {
+        let caches = &self.context.state.caches;
+        let Some(namespace) = caches
+            .namespaces
+            .get("", copy.namespace.as_deref().unwrap_or_default())
+            .filter(|namespace| !contract::is_terminating(namespace))
+        else {
+            return Ok(());
+        };
+        let made_for = namespace.annotations().get(annotations::API_SERVICE_NAMESPACE);
+        let Some((of, name)) = made_for.and_then(|key| key.split_once('/')) else {
+            return Ok(());
+        };
+        if of != contract || caches.service_namespaces.get(contract, name).is_some() {
+            return Ok(());
+        }
+        let exports = caches.exports.list_in(contract);
+        let export = exports
+            .iter()
+            .find(|export| export.metadata.deletion_timestamp.is_none() && offers(export, resource));
+        match export {
+            Some(export) => self.request(export, name).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn request(&self, export: &Arc<APIServiceExport>, name: &str) -> Result<(), WriteError> {
+        let mut request = APIServiceNamespace::new(name, APIServiceNamespaceSpec {});
+        request.metadata.namespace = export.namespace();
+        request.metadata.owner_references = Some(vec![meta::owner_reference(&**export)]);
+        let write = Write::create("a retained copy is in its provider namespace", &request, &[]);
+        writes::apply_all(&self.context.state.clients.write, [write]).await
+    }
+}
+
+/// The time of a retention; `None` if there is none, or it is none.
+fn duration_of(retention: Option<&Retention>) -> Option<Duration> {
+    retention.and_then(|retention| retention::check(retention).ok())
+}
