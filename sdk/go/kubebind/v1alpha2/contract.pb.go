@@ -708,7 +708,8 @@ type UnbindContractRequest struct {
 	Uid string `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
 	// Names of the exports to unbind; empty means all that the contract has now. At most 100.
 	Exports []string `protobuf:"bytes,3,rep,name=exports,proto3" json:"exports,omitempty"`
-	// Unbinds although objects are left on the provider; they stay there.
+	// Unbinds although objects are left on the provider; they stay there, marked as released, and are linked if the contract binds
+	// again. To have them deleted, delete them on the consumer first, or set deletionPolicy Delete there.
 	Force bool `protobuf:"varint,4,opt,name=force,proto3" json:"force,omitempty"`
 	// Checks everything and counts the leftovers, but writes nothing.
 	ValidateOnly bool `protobuf:"varint,5,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`

@@ -602,7 +602,8 @@ type DeleteExportRequest struct {
 	AllowMissing bool `protobuf:"varint,4,opt,name=allow_missing,json=allowMissing,proto3" json:"allow_missing,omitempty"`
 	// Checks everything and counts the leftovers, but writes nothing.
 	ValidateOnly bool `protobuf:"varint,5,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
-	// Unbinds although objects are left on the provider; they stay there.
+	// Unbinds although objects are left on the provider; they stay there, marked as released, and are linked if the contract binds
+	// again. To have them deleted, delete them on the consumer first, or set deletionPolicy Delete there.
 	Force bool `protobuf:"varint,6,opt,name=force,proto3" json:"force,omitempty"`
 	// How long to wait until the export is gone. Unset means 30 s; the server's max_wait and the deadline of the call are
 	// upper limits.

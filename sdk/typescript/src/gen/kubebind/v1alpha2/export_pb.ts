@@ -351,7 +351,8 @@ export type DeleteExportRequest = Message<"kubebind.v1alpha2.DeleteExportRequest
   validateOnly: boolean;
 
   /**
-   * Unbinds although objects are left on the provider; they stay there.
+   * Unbinds although objects are left on the provider; they stay there, marked as released, and are linked if the contract binds
+   * again. To have them deleted, delete them on the consumer first, or set deletionPolicy Delete there.
    *
    * @generated from field: bool force = 6;
    */

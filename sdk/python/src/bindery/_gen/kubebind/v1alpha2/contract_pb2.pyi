@@ -358,7 +358,9 @@ class UnbindContractRequest(_message.Message):
     uid: _builtins.str
     """UID of the contract; empty means any."""
     force: _builtins.bool
-    """Unbinds although objects are left on the provider; they stay there."""
+    """Unbinds although objects are left on the provider; they stay there, marked as released, and are linked if the contract binds
+    again. To have them deleted, delete them on the consumer first, or set deletionPolicy Delete there.
+    """
     validate_only: _builtins.bool
     """Checks everything and counts the leftovers, but writes nothing."""
     @_builtins.property

@@ -308,7 +308,9 @@ class DeleteExportRequest(_message.Message):
     validate_only: _builtins.bool
     """Checks everything and counts the leftovers, but writes nothing."""
     force: _builtins.bool
-    """Unbinds although objects are left on the provider; they stay there."""
+    """Unbinds although objects are left on the provider; they stay there, marked as released, and are linked if the contract binds
+    again. To have them deleted, delete them on the consumer first, or set deletionPolicy Delete there.
+    """
     @_builtins.property
     def wait(self) -> _duration_pb2.Duration:
         """How long to wait until the export is gone. Unset means 30 s; the server's max_wait and the deadline of the call are
