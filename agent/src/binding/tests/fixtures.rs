@@ -284,7 +284,11 @@ pub(super) fn act(seen: &mut ObservedBinding, ops: &[BindingOp]) {
                 seen.claims.cleanup = Some((resources.clone(), released));
             }
             BindingOp::StopCleanup => seen.claims.cleanup = None,
-            BindingOp::PatchCrd { .. } | BindingOp::Pause(_) | BindingOp::DeleteRoles => {}
+            BindingOp::PatchCrd { .. }
+            | BindingOp::Pause(_)
+            | BindingOp::DeleteRoles
+            | BindingOp::EndOrphans { .. }
+            | BindingOp::RefuseOrphanOrder { .. } => {}
         }
     }
 }
