@@ -411,13 +411,13 @@ mod tests {
                 (code, status)
             };
             match (method, live.clone()) {
-                (Method::GET | Method::PATCH, None) => refusal(404, "NotFound"),
                 (Method::GET, Some(secret)) => (200, secret),
                 (Method::POST, Some(_)) => refusal(409, "AlreadyExists"),
                 (Method::POST, None) => {
                     *live = Some(body.clone());
                     (201, body)
                 }
+                (_, None) => refusal(404, "NotFound"),
                 (_, Some(secret)) if body["metadata"]["resourceVersion"] != secret["metadata"]["resourceVersion"] => {
                     refusal(409, "Conflict")
                 }

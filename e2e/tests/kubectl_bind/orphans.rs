@@ -71,8 +71,9 @@ fn orphans_are_shown_and_ended_as_the_user_says() -> Result<()> {
             ("--relink", orphans, "cowboys has 2 orphans now"),
         ] {
             tell(&world, Some(orphans)).await?;
+            let arguments = ["orphans", "cowboys", action, "-y"];
             let done = world.bind_meanwhile(
-                &["orphans", "cowboys", action, "-y"],
+                &arguments,
                 "waiting for the konnector to take the order",
                 async { answer(&world, Some(left)).await },
             );
