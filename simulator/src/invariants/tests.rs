@@ -814,6 +814,28 @@ fn copies_of_the_providers_objects_that_are_claimed_no_more_go() {
 }
 
 #[test]
+fn the_copy_of_a_providers_object_that_was_replaced_waits_for_its_user() {
+    let (mut world, topology) = (ready(), claiming(Owner::Provider));
+    let key = ObjectKey::new("", "secrets", "kube-bind-c1-team-1", "object-2");
+    let place = ObjectKey::new("", "secrets", "team-1", "object-2");
+    let object = |claimed: &str| {
+        let labels = json!({"claimed": claimed});
+        json!({"metadata": {"uid": "successor", "labels": labels}, "data": {"a": "b"}})
+    };
+    // `n` is the UID of the contract's namespace.
+    let copy = json!({"metadata": {"uid": "y", "annotations": {"kube-bind.io/provider-uid": "x"},
+        "labels": {"kube-bind.io/owner": "provider", "kube-bind.io/contract-uid": "n"}}, "data": {"a": "b"}});
+    world.product(KONNECTOR, ON_CONSUMER, &place, Some(copy));
+    world.user(ON_PROVIDER, &key, Some(object("true")));
+    assert!(differences(&mut world, &topology).is_empty());
+    let expect = ["NotConverged: its claimed source on the provider is gone, and it is left"];
+    world.user(ON_PROVIDER, &key, Some(object("false")));
+    assert_eq!(differences(&mut world, &topology), expect);
+    world.user(ON_PROVIDER, &key, deleting(object("true")));
+    assert_eq!(differences(&mut world, &topology), expect);
+}
+
+#[test]
 fn what_converged_has_no_differences() {
     let mut world = World::new();
     let differ = |world: &mut World| differences(world, &Topology::pair());
