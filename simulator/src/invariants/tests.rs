@@ -395,6 +395,29 @@ fn only_a_disturbed_request_is_overtaken() {
 }
 
 #[test]
+fn a_creation_that_is_overtaken_replaces_nothing() {
+    let created_again = |is_disturbed: bool| -> World {
+        let mut world = World::new();
+        world.synced();
+        let sent = (world.now, is_disturbed);
+        world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(5)));
+        world.user(ON_CONSUMER, &source_key(), None);
+        world.product(BINDER, ON_PROVIDER, &copy_key(), None);
+        let (by, process) = (Actor::User(BINDER.to_owned()), Some(konnector(ON_CONSUMER, 1)));
+        world.write_sent(ON_PROVIDER, by, process, &copy_key(), Some(copy(3)), sent);
+        world
+    };
+    created_again(false).check(&[Invariant::SpecRewound]);
+    let mut world = created_again(true);
+    world.check(&[]);
+    // The newest state is still the one before it.
+    world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(5)));
+    world.check(&[]);
+    world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(4)));
+    world.check(&[Invariant::SpecRewound]);
+}
+
+#[test]
 fn only_its_binding_lets_a_copy_change_its_source() {
     let accepting = |provider: u8| {
         let binding = ObjectKey::new("kube-bind.io", "apiservicebindings", "", &offer_name(provider));
