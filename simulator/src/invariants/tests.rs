@@ -686,6 +686,47 @@ fn a_restore_is_told_of_the_objects_that_it_set_back() {
 }
 
 #[test]
+fn unrest_of_a_server_has_the_circumstances_of_the_consumer() {
+    let mut world = World::new();
+    world.synced();
+    world.ledger.of_consumer(1, Circumstance::ConsumerRestoredBeside);
+    let World {
+        invariants,
+        ledger,
+        objects,
+        ..
+    } = &mut world;
+    let mut check = |namespace: &str, contract: Option<&str>, expect: bool| {
+        let labels = contract.map_or_else(|| json!({}), |contract| json!({"kube-bind.io/contract": contract}));
+        let change = Change {
+            revision: 1,
+            key: ObjectKey::new("rbac.authorization.k8s.io", "roles", namespace, "role"),
+            before: None,
+            after: Some(Arc::new(json!({"metadata": {"uid": "r", "labels": labels}}))),
+            by: Actor::User(SERVER.to_owned()),
+            request: None,
+        };
+        let written = Written {
+            on: ON_PROVIDER,
+            at: 0,
+            change: &change,
+            process: None,
+            incarnation: 1,
+            sent: 0,
+            is_disturbed: false,
+        };
+        let found = invariants.unrest(ledger, objects, &written);
+        let is_told = found.circumstances.contains(&Circumstance::ConsumerRestoredBeside);
+        assert_eq!(is_told, expect, "{namespace}: {found}");
+    };
+    check("other", Some(CONTRACT), true);
+    check(CONTRACT, None, true);
+    check("kube-bind-c1-team-1", None, true);
+    check("kube-bind-c12", None, false);
+    check("other", None, false);
+}
+
+#[test]
 fn a_binding_without_a_contract_is_not_ready() {
     let mut world = World::new();
     world.objects.get_mut(&ON_PROVIDER).unwrap().clear();
