@@ -72,11 +72,9 @@ fn orphans_are_shown_and_ended_as_the_user_says() -> Result<()> {
         ] {
             tell(&world, Some(orphans)).await?;
             let arguments = ["orphans", "cowboys", action, "-y"];
-            let done = world.bind_meanwhile(
-                &arguments,
-                "waiting for the konnector to take the order",
-                async { answer(&world, Some(left)).await },
-            );
+            let done = world.bind_meanwhile(&arguments, "waiting for the konnector to take the order", async {
+                answer(&world, Some(left)).await
+            });
             done.await?.expect(0, &[says])?;
         }
         tell(&world, Some(orphans)).await?;
