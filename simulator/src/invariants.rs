@@ -168,9 +168,11 @@ impl Invariants {
             account: Account::of(&written.change.by),
         };
         let key = &written.change.key;
+        let object = written.change.after.as_deref().or(written.change.before.as_deref());
         let consumer = match (seen.account, seen.provider()) {
             (Account::Contract(contract), Some(provider)) => self.contracts.consumer(clusters, provider, contract),
-            _ => written.on.consumer(),
+            (_, Some(provider)) => self.contracts.consumer_of(clusters, provider, (key, object)),
+            (_, None) => written.on.consumer(),
         };
         let fields = changed_fields(written.change).join(", ");
         let message = format!("it was still written, and {fields} changed");
@@ -178,7 +180,6 @@ impl Invariants {
         if seen.is_by_clone() {
             violation.circumstances.insert(Circumstance::WriterIsClone);
         }
-        let object = written.change.after.as_deref().or(written.change.before.as_deref());
         let uid = object.map_or("", marks::uid);
         let found = match written.on {
             Cluster::Provider(_) => self.rewinds.of_copy(written.on, key, uid),

@@ -164,8 +164,7 @@ impl Player {
         self.until(began + Duration::from_millis(history.end()));
         self.world.calm();
         self.world.correct_clocks();
-        // What is slow and on its way arrives, and what is down comes back.
-        self.until(self.world.late_until());
+        self.come_back();
         if !self.is_over() {
             self.settle();
         }
@@ -249,6 +248,19 @@ impl Player {
         for mut violation in self.differences() {
             violation.message = format!("before the history began: {}", violation.message);
             self.checker().invariants.report(violation);
+        }
+    }
+
+    /// Runs until what is slow and on its way has arrived, and what is down is back. A process that ends meanwhile, such as for an answer
+    /// that was lost, is awaited too, unless it ends again and again.
+    fn come_back(&mut self) {
+        let at_most = self.world.elapsed() + CONVERGED_MAX;
+        loop {
+            let late = self.world.late_until().min(at_most);
+            if late <= self.world.elapsed() || self.is_over() {
+                return;
+            }
+            self.until(late);
         }
     }
 

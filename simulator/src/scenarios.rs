@@ -29,7 +29,7 @@ impl Scenario {
 }
 
 /// All scenarios.
-const ALL: [Scenario; 16] = [
+const ALL: [Scenario; 17] = [
     Scenario {
         name: "D1",
         make: cloned::a_clone_beside_its_origin,
@@ -89,6 +89,10 @@ const ALL: [Scenario; 16] = [
     Scenario {
         name: "N10",
         make: losses::a_consumer_restored_in_place,
+    },
+    Scenario {
+        name: "N11",
+        make: namespaces::a_copy_in_a_namespace_that_was_forced_to_end,
     },
     Scenario {
         name: "S13",

@@ -286,7 +286,8 @@ impl World {
         goes_on
     }
 
-    /// When the last slow message that is on its way arrives, and when the last process that is down or stands still goes on.
+    /// When the last slow message that is on its way arrives, when the last client learns that its answer is lost, and when the last
+    /// process that is down or stands still goes on.
     pub fn late_until(&self) -> Duration {
         self.late_until
     }

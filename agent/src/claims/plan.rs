@@ -28,6 +28,9 @@ pub(crate) struct Mode {
     pub order: Option<OrphanAction>,
     /// Whether a cluster has a namespace for the copy, and the namespace is not being deleted.
     pub room: Both<bool>,
+    /// Whether the consumer's namespace does not exist. If it was forced to end, objects are left in it, and the API server accepts
+    /// nothing but their deletion.
+    pub namespace_is_gone: bool,
 }
 
 /// One write or read. The operations of a plan run one after the other.
@@ -313,10 +316,10 @@ fn both(pair: &Pair, cluster: Cluster, source: &Side, copy: &Side, mode: Mode, c
         ClaimChoice::Unknown | ClaimChoice::Kept => Plan::default(),
         ClaimChoice::Unselected if is_its_own => delete(!source.deleting && !mode.withdrawn),
         ClaimChoice::Unselected => orphan(pair, on, copy, source_uid, mode, choose),
-        ClaimChoice::Selected if is_its_own => current(pair, cluster, source, copy),
+        ClaimChoice::Selected if is_its_own => current(pair, cluster, source, copy, mode),
         // The end of the copy's source was seen: the copy is deleted, and makes room for a new one.
         ClaimChoice::Selected if pair.ended.of(cluster).as_ref() == Some(source_uid) => delete(false),
-        ClaimChoice::Selected if mode.relink => write(cluster, source, copy, false),
+        ClaimChoice::Selected if mode.relink => write(cluster, source, copy, mode, false),
         ClaimChoice::Selected => Plan::blocked(Blocked::OtherSource {
             on,
             source_uid: source_uid.to_string().into(),
@@ -325,7 +328,7 @@ fn both(pair: &Pair, cluster: Cluster, source: &Side, copy: &Side, mode: Mode, c
 }
 
 /// Plans a source and the copy that was made of it.
-fn current(pair: &Pair, cluster: Cluster, source: &Side, copy: &Side) -> Plan {
+fn current(pair: &Pair, cluster: Cluster, source: &Side, copy: &Side, mode: Mode) -> Plan {
     let on = cluster.other();
     let last = match &copy.role {
         Role::Copy { last, .. } => last.as_ref(),
@@ -333,7 +336,7 @@ fn current(pair: &Pair, cluster: Cluster, source: &Side, copy: &Side) -> Plan {
     };
     let Some(last) = last.filter(|last| Some(last.fingerprint) == source.print) else {
         // The source changed since the copy was written.
-        return write(cluster, source, copy, false);
+        return write(cluster, source, copy, mode, false);
     };
     if copy.print.is_none() {
         // The watch has not shown our own write yet.
@@ -342,7 +345,7 @@ fn current(pair: &Pair, cluster: Cluster, source: &Side, copy: &Side) -> Plan {
     match pair.holds() {
         Some(true) => Plan::default(),
         Some(_) if last.corrected => Plan::blocked(Blocked::Overridden { on }),
-        Some(_) => write(cluster, source, copy, true),
+        Some(_) => write(cluster, source, copy, mode, true),
         None => {
             let missing = [(cluster, source), (on, copy)].into_iter();
             let missing = missing.filter(|(_, side)| side.content.is_none());
@@ -354,9 +357,13 @@ fn current(pair: &Pair, cluster: Cluster, source: &Side, copy: &Side) -> Plan {
     }
 }
 
-/// Writes the copy anew. Where the API server refuses the change, the copy is deleted, and the next plan creates another.
-fn write(cluster: Cluster, source: &Side, copy: &Side, corrected: bool) -> Plan {
+/// Writes the copy anew. Where the API server refuses the change, the copy is deleted, and the next plan creates another. A copy whose
+/// namespace is gone stays as it is until the namespace is created again, as a missing copy stays missing.
+fn write(cluster: Cluster, source: &Side, copy: &Side, mode: Mode, corrected: bool) -> Plan {
     let on = cluster.other();
+    if mode.namespace_is_gone && on == Cluster::Consumer {
+        return Plan::default();
+    }
     let (Some(content), Some(fingerprint)) = (&source.content, source.print) else {
         return Plan::of(Op::Read { on: cluster });
     };

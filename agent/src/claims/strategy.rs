@@ -81,6 +81,7 @@ impl Claimed {
     fn mode(&self, key: &ObjectKey, pair: &Pair, place: &Place) -> Mode {
         let namespace = self.consumer_namespaces.get("", &key.namespace);
         Mode {
+            namespace_is_gone: namespace.is_none() && self.consumer_namespaces.is_synced(),
             withdrawn: self.rules.is_withdrawn(),
             relink: self.rules.relinks(),
             order: self.order(pair),

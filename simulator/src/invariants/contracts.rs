@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bindery_api::{annotations, labels};
 use bindery_simulator_apiserver::ObjectKey;
+use serde_json::Value;
 
 use super::{Account, Clusters, Invariant, Seen, Violation, marks};
 use crate::topology::Cluster;
@@ -34,6 +35,32 @@ impl Contracts {
         let consumer = *self.identities.get(identity)?;
         self.consumers.insert(known, consumer);
         Some(consumer)
+    }
+
+    /// The consumer that an object of a provider is for: its label names the contract, or the contract's name is its namespace, its
+    /// name, or a prefix of either.
+    pub(super) fn consumer_of(
+        &mut self,
+        clusters: &impl Clusters,
+        provider: u8,
+        (key, object): (&ObjectKey, Option<&Value>),
+    ) -> Option<u8> {
+        let of_label = object.and_then(|object| marks::label(object, labels::CONTRACT));
+        if let Some(consumer) = of_label.and_then(|contract| self.consumer(clusters, provider, contract)) {
+            return Some(consumer);
+        }
+        let place = if key.namespace.is_empty() {
+            &key.name
+        } else {
+            &key.namespace
+        };
+        let is_of = |contract: &str| {
+            let rest = place.strip_prefix(contract);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+        };
+        let mut known = self.consumers.iter();
+        let (_, consumer) = known.find(|((of, contract), _)| *of == provider && is_of(contract))?;
+        Some(*consumer)
     }
 
     /// The contract whose name is the prefix of a cluster-scoped object's name.

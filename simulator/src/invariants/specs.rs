@@ -45,11 +45,17 @@ impl Specs {
         if serial >= before.serial {
             return None;
         }
+        let is_overtaken = sent < before.sent && (seen.written.is_disturbed || writer != before.writer);
+        if is_overtaken && seen.written.change.before.is_none() {
+            // A creation that arrives late, or a second time, when the copy is gone replaces nothing, and no precondition prevents it.
+            *newest = before;
+            return None;
+        }
         let provider = seen.provider();
         let consumer = contracts.consumer(seen.clusters, provider?, copy.contract);
         let message = format!("state {serial} of its source replaced state {}", before.serial);
         let mut violation = seen.violation(Invariant::SpecRewound, (consumer, provider), &message);
-        if sent < before.sent && (seen.written.is_disturbed || writer != before.writer) {
+        if is_overtaken {
             violation.circumstances.insert(Circumstance::RequestOvertaken);
         }
         let (on, key) = (seen.written.on, &seen.written.change.key);

@@ -395,6 +395,29 @@ fn only_a_disturbed_request_is_overtaken() {
 }
 
 #[test]
+fn a_creation_that_is_overtaken_replaces_nothing() {
+    let created_again = |is_disturbed: bool| -> World {
+        let mut world = World::new();
+        world.synced();
+        let sent = (world.now, is_disturbed);
+        world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(5)));
+        world.user(ON_CONSUMER, &source_key(), None);
+        world.product(BINDER, ON_PROVIDER, &copy_key(), None);
+        let (by, process) = (Actor::User(BINDER.to_owned()), Some(konnector(ON_CONSUMER, 1)));
+        world.write_sent(ON_PROVIDER, by, process, &copy_key(), Some(copy(3)), sent);
+        world
+    };
+    created_again(false).check(&[Invariant::SpecRewound]);
+    let mut world = created_again(true);
+    world.check(&[]);
+    // The newest state is still the one before it.
+    world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(5)));
+    world.check(&[]);
+    world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(4)));
+    world.check(&[Invariant::SpecRewound]);
+}
+
+#[test]
 fn only_its_binding_lets_a_copy_change_its_source() {
     let accepting = |provider: u8| {
         let binding = ObjectKey::new("kube-bind.io", "apiservicebindings", "", &offer_name(provider));
@@ -663,6 +686,47 @@ fn a_restore_is_told_of_the_objects_that_it_set_back() {
 }
 
 #[test]
+fn unrest_of_a_server_has_the_circumstances_of_the_consumer() {
+    let mut world = World::new();
+    world.synced();
+    world.ledger.of_consumer(1, Circumstance::ConsumerRestoredBeside);
+    let World {
+        invariants,
+        ledger,
+        objects,
+        ..
+    } = &mut world;
+    let mut check = |namespace: &str, contract: Option<&str>, expect: bool| {
+        let labels = contract.map_or_else(|| json!({}), |contract| json!({"kube-bind.io/contract": contract}));
+        let change = Change {
+            revision: 1,
+            key: ObjectKey::new("rbac.authorization.k8s.io", "roles", namespace, "role"),
+            before: None,
+            after: Some(Arc::new(json!({"metadata": {"uid": "r", "labels": labels}}))),
+            by: Actor::User(SERVER.to_owned()),
+            request: None,
+        };
+        let written = Written {
+            on: ON_PROVIDER,
+            at: 0,
+            change: &change,
+            process: None,
+            incarnation: 1,
+            sent: 0,
+            is_disturbed: false,
+        };
+        let found = invariants.unrest(ledger, objects, &written);
+        let is_told = found.circumstances.contains(&Circumstance::ConsumerRestoredBeside);
+        assert_eq!(is_told, expect, "{namespace}: {found}");
+    };
+    check("other", Some(CONTRACT), true);
+    check(CONTRACT, None, true);
+    check("kube-bind-c1-team-1", None, true);
+    check("kube-bind-c12", None, false);
+    check("other", None, false);
+}
+
+#[test]
 fn a_binding_without_a_contract_is_not_ready() {
     let mut world = World::new();
     world.objects.get_mut(&ON_PROVIDER).unwrap().clear();
@@ -811,6 +875,28 @@ fn copies_of_the_providers_objects_that_are_claimed_no_more_go() {
     // A provider that went back in time withdraws nothing.
     world.ledger.of_provider(1, Circumstance::ProviderRestoredInPlace);
     assert!(differences(&mut world, &topology).is_empty());
+}
+
+#[test]
+fn the_copy_of_a_providers_object_that_was_replaced_waits_for_its_user() {
+    let (mut world, topology) = (ready(), claiming(Owner::Provider));
+    let key = ObjectKey::new("", "secrets", "kube-bind-c1-team-1", "object-2");
+    let place = ObjectKey::new("", "secrets", "team-1", "object-2");
+    let object = |claimed: &str| {
+        let labels = json!({"claimed": claimed});
+        json!({"metadata": {"uid": "successor", "labels": labels}, "data": {"a": "b"}})
+    };
+    // `n` is the UID of the contract's namespace.
+    let copy = json!({"metadata": {"uid": "y", "annotations": {"kube-bind.io/provider-uid": "x"},
+        "labels": {"kube-bind.io/owner": "provider", "kube-bind.io/contract-uid": "n"}}, "data": {"a": "b"}});
+    world.product(KONNECTOR, ON_CONSUMER, &place, Some(copy));
+    world.user(ON_PROVIDER, &key, Some(object("true")));
+    assert!(differences(&mut world, &topology).is_empty());
+    let expect = ["NotConverged: its claimed source on the provider is gone, and it is left"];
+    world.user(ON_PROVIDER, &key, Some(object("false")));
+    assert_eq!(differences(&mut world, &topology), expect);
+    world.user(ON_PROVIDER, &key, deleting(object("true")));
+    assert_eq!(differences(&mut world, &topology), expect);
 }
 
 #[test]

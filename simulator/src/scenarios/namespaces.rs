@@ -3,8 +3,8 @@
 use super::{CONSUMER, RELATION, object, with_objects};
 use crate::{
     history::History,
-    topology::{Claim, ClaimedResource, Owner, Selection},
-    users::{Action, ObjectName},
+    topology::{Claim, ClaimedResource, ControllerPace, Owner, Selection},
+    users::{Action, Kind, ObjectName},
 };
 
 /// The operator keeps an object of their own beside copies, and the consumer's namespace is deleted. The template names only the
@@ -31,6 +31,34 @@ pub(super) fn an_object_in_a_namespace_that_was_forced_to_end() -> History {
         resource: ClaimedResource::Secrets,
         owner: Owner::Consumer,
         selection: Selection::Referenced,
+    }];
+    history
+}
+
+/// A user deletes a namespace and forces its end before its controller deletes what is in it, so that the copy of a provider's Secret
+/// stays, which only a deletion can change. Then the operator changes the Secret.
+pub(super) fn a_copy_in_a_namespace_that_was_forced_to_end() -> History {
+    let (on, relation, namespace) = (CONSUMER, RELATION, 1);
+    let object = ObjectName {
+        kind: Kind::Claimed(1, ClaimedResource::Secrets),
+        namespace,
+        name: 0,
+    };
+    let write = Action::Provide {
+        relation,
+        object,
+        delete: false,
+    };
+    let mut history = History::pair(1)
+        .user(5_000, write)
+        .user(20_000, Action::DeleteNamespace { on, namespace })
+        .user(20_001, Action::ForceNamespace { on, namespace })
+        .user(40_000, write);
+    history.topology.pace = ControllerPace::Slow;
+    history.topology.providers[0].offer.claims = vec![Claim {
+        resource: ClaimedResource::Secrets,
+        owner: Owner::Provider,
+        selection: Selection::Labelled,
     }];
     history
 }

@@ -158,6 +158,7 @@ impl World {
         } else {
             Duration::ZERO
         };
+        self.late(self.now + delay);
         let answer = Err("connection reset by peer".into());
         self.answer(process, incarnation, reply, answer, None, delay);
     }
@@ -338,10 +339,11 @@ impl World {
         let delay = self.latency() + fate.delay;
         if fate.is_lost || fate.refused.is_some() || fate.is_answer_lost && from != client {
             // Both ends notice.
+            let at = self.now + SILENCE;
+            self.late(at);
             for end in [End::Client, End::Server] {
                 let (to, how) = (end, HowClosed::Reset);
-                self.queue
-                    .push(self.now + SILENCE, Event::Close { connection, to, how });
+                self.queue.push(at, Event::Close { connection, to, how });
             }
             return None;
         }

@@ -243,8 +243,10 @@ impl World {
         self.trace.line(self.now, &line);
         self.stop(id);
         if !is_person {
+            let at = self.now + pause;
+            self.late(at);
             self.queue.push(
-                self.now + pause,
+                at,
                 Event::Start {
                     process: id,
                     incarnation,

@@ -300,6 +300,40 @@ fn what_cannot_be_changed_is_replaced() {
 }
 
 #[test]
+fn a_copy_in_a_namespace_that_was_forced_to_end_is_only_deleted() {
+    for of in BOTH {
+        let (there, uid) = (of.other(), copy(of)["metadata"]["uid"].as_str().unwrap().to_owned());
+        let changed = with(source(of), "/data", json!({"k": "djI="}));
+        let locked = with(copy(of), "/immutable", json!(true));
+        let successor = with(source(of), "/metadata/uid", json!("successor"));
+        let gone = |scene: Scene| {
+            scene.mode(|mode| {
+                mode.room.consumer = false;
+                mode.namespace_is_gone = true;
+            })
+        };
+        let written = |what: String| {
+            if there == Cluster::Consumer {
+                String::new()
+            } else {
+                what
+            }
+        };
+        let update = format!("update {there} {uid}");
+        gone(on(paired(of), of, &changed)).expect(&written(update.clone()));
+        gone(on(on(Scene::new(), there, &locked), of, &changed)).expect(&written(format!("delete {there} {uid}")));
+        gone(on(paired(of), of, &successor))
+            .mode(|mode| mode.relink = true)
+            .expect(&written(update.clone()));
+        // The namespace is created again.
+        on(paired(of), of, &changed).expect(&update);
+        gone(paired(of))
+            .choice(ClaimChoice::Unselected)
+            .expect(&format!("delete {there} {uid} guarded"));
+    }
+}
+
+#[test]
 fn a_copy_goes_with_its_claim_or_its_source() {
     for of in BOTH {
         let (there, uid) = (of.other(), copy(of)["metadata"]["uid"].as_str().unwrap().to_owned());

@@ -147,6 +147,7 @@ impl Pair<'_> {
             let of_copy = marks::annotation(copy, annotations::PROVIDER_UID);
             let source = of(self.provider, "", resource).find(|(_, object)| Some(marks::uid(object)) == of_copy);
             match source {
+                None if self.is_replaced(claim, key) => {}
                 None => {
                     let message = "its claimed source on the provider is gone, and it is left";
                     self.not_converged(key, message.to_owned());
@@ -157,6 +158,15 @@ impl Pair<'_> {
                 Some(_) => {}
             }
         }
+    }
+
+    /// Whether a copy on the consumer has a source whose name another object of the provider has, which may be claimed too: a condition
+    /// asks the user what becomes of the copy.
+    fn is_replaced(&self, claim: Claim, copy: &ObjectKey) -> bool {
+        let place = names::provider_namespace(&self.contract, &copy.namespace);
+        let namesake = ObjectKey::new("", claim.resource.plural(), &place, &copy.name);
+        let namesake = self.provider.get(&namesake);
+        namesake.is_some_and(|object| !marks::is_deleting(object) && !self.is_deselected(claim, copy, object))
     }
 
     /// Whether a claim selects an object that is not being deleted.
