@@ -24,7 +24,7 @@ fn a_violation_is_known_only_in_its_circumstances() {
     assert_eq!(explained(copy, &[Circumstance::SourceLives]), None);
     // A restore explains that a spec is rewound, and not that the copy of a source that lives ends.
     let restored = [Circumstance::ConsumerRestoredInPlace, Circumstance::SourceRewound];
-    assert_eq!(explained(Invariant::SpecRewound, &restored).as_deref(), Some("D2"));
+    assert_eq!(explained(Invariant::SpecRewound, &restored).as_deref(), Some("N10"));
     let [restore, rewound] = restored;
     assert_eq!(explained(copy, &[restore, rewound, Circumstance::SourceLives]), None);
     // The konnector of a clone writes, and only what it touched does not converge.
