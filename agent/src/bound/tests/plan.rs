@@ -198,6 +198,7 @@ impl World {
         panic!("does not settle: {self:#?}");
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each operation")]
     fn apply(&mut self, op: &Op) {
         if !matches!(op, Op::ReadConsumer | Op::ReadProvider) {
             self.writes.push(op.name());
