@@ -69,6 +69,17 @@ pub struct Args {
     /// `https://console.example.com`. Without it browsers let no page of another origin read an answer.
     #[arg(long, value_name = "ORIGIN", value_delimiter = ',', value_parser = origin::allowed)]
     pub cors_allowed_origins: Vec<HeaderValue>,
+    /// Answer gRPC reflection, which shows the services to anybody who reaches the port: their descriptors are public.
+    #[arg(
+        long,
+        value_name = "BOOL",
+        default_value_t = true,
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        action = ArgAction::Set
+    )]
+    pub grpc_reflection: bool,
     /// Where /healthz, /readyz and /metrics are served. Not for consumers.
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8081")]
     pub admin_address: SocketAddr,
@@ -301,6 +312,7 @@ impl Args {
             address: address.to_string(),
             former: former.collect::<Result<_, ArgsError>>()?,
             allowed_origins: self.cors_allowed_origins.clone(),
+            reflection: self.grpc_reflection,
         })
     }
 }

@@ -61,6 +61,8 @@ pub struct GrpcEndpoint {
     pub former: Vec<String>,
     /// Origins whose pages may call it from a browser.
     pub allowed_origins: Vec<HeaderValue>,
+    /// Whether it answers reflection.
+    pub reflection: bool,
 }
 
 impl GrpcEndpoint {
@@ -100,6 +102,7 @@ pub(crate) mod tests {
                 address: "https://bind.example.com:443".to_owned(),
                 former: Vec::new(),
                 allowed_origins: Vec::new(),
+                reflection: true,
             },
             token_lifetime: Duration::from_hours(1),
             renewal_lifetime: Duration::from_hours(7 * 24),

@@ -129,6 +129,7 @@ fn each_value_of_the_server_is_its_flag() -> Result<()> {
             &["--token-lifetime=30m", "--renewal-lifetime=48h"],
         ),
         ("installCrds=false", &["--install-crds=false"]),
+        ("grpcReflection=false", &["--grpc-reflection=false"]),
     ] {
         let added = added(&helm, SERVER, set)?;
         ensure!(added == expect, "{set}: {added:?}");

@@ -55,6 +55,7 @@ fn defaults_are_those_of_the_documentation() {
     assert_eq!(settings.token_lifetime, Duration::from_hours(1));
     assert_eq!(settings.renewal_lifetime, Duration::from_hours(168));
     assert!(settings.install_crds);
+    assert!(settings.grpc.reflection);
     let args = parsed(&TLS, &[]).expect("flags");
     assert_eq!(args.max_connections_per_peer.get(), 1024);
 }
@@ -84,6 +85,7 @@ fn values_are_taken_in_any_case_and_unknown_ones_are_errors() {
     );
     assert!(!set.install_crds);
     assert!(settings(&TLS, &["--install-crds"]).install_crds);
+    assert!(!self::settings(&TLS, &["--grpc-reflection=false"]).grpc.reflection);
     check_refused(&TLS, &["--isolation", "shared"], "invalid value");
     check_refused(&TLS, &["--consumer-scope", "all"], "invalid value");
     check_refused(&TLS, &["--install-crds=maybe"], "invalid value");

@@ -25,10 +25,9 @@ mod provider;
 pub(crate) mod schema_refs;
 mod wait;
 
-/// All services by their paths. Health and reflection are among them.
+/// All services by their paths. Health is among them, and reflection if the settings say so.
 pub(crate) fn routes(front: Front, stop: &CancellationToken) -> Result<Routes, tonic_reflection::server::Error> {
     let front = Arc::new(front);
-    let (reflection, reflection_alpha) = health::reflection()?;
     macro_rules! limited {
         ($server:ident, $service:expr) => {
             $server::new($service)
@@ -36,18 +35,20 @@ pub(crate) fn routes(front: Front, stop: &CancellationToken) -> Result<Routes, t
                 .max_encoding_message_size(ANSWER_BYTES_MAX)
         };
     }
-    Ok(
-        Routes::new(limited!(ProviderServiceServer, provider::Service(Arc::clone(&front))))
-            .add_service(limited!(CatalogServiceServer, catalog::Service(Arc::clone(&front))))
-            .add_service(limited!(BindingServiceServer, binding::Service(Arc::clone(&front))))
-            .add_service(limited!(ExportServiceServer, export::Service(Arc::clone(&front))))
-            .add_service(limited!(
-                CredentialServiceServer,
-                credential::Service(Arc::clone(&front))
-            ))
-            .add_service(limited!(ContractServiceServer, contract::Service(Arc::clone(&front))))
-            .add_service(health::service(front.state.clone(), stop.clone()))
-            .add_service(reflection)
-            .add_service(reflection_alpha),
-    )
+    let shows_itself = front.state.settings.grpc.reflection;
+    let mut routes = Routes::new(limited!(ProviderServiceServer, provider::Service(Arc::clone(&front))))
+        .add_service(limited!(CatalogServiceServer, catalog::Service(Arc::clone(&front))))
+        .add_service(limited!(BindingServiceServer, binding::Service(Arc::clone(&front))))
+        .add_service(limited!(ExportServiceServer, export::Service(Arc::clone(&front))))
+        .add_service(limited!(
+            CredentialServiceServer,
+            credential::Service(Arc::clone(&front))
+        ))
+        .add_service(limited!(ContractServiceServer, contract::Service(Arc::clone(&front))))
+        .add_service(health::service(front.state.clone(), stop.clone()));
+    if shows_itself {
+        let (reflection, reflection_alpha) = health::reflection()?;
+        routes = routes.add_service(reflection).add_service(reflection_alpha);
+    }
+    Ok(routes)
 }

@@ -91,6 +91,9 @@
 {{- if not .Values.installCrds }}
 - --install-crds=false
 {{- end }}
+{{- if not .Values.grpcReflection }}
+- --grpc-reflection=false
+{{- end }}
 {{- with .Values.audit.logPath }}
 - {{ printf "--audit-log-path=%s" . | toYaml }}
 {{- end }}

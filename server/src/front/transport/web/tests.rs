@@ -20,6 +20,7 @@ fn endpoint(address: &str, origins: &[&'static str]) -> GrpcEndpoint {
         address: address.to_owned(),
         former: vec!["https://old.example.com/former".to_owned()],
         allowed_origins: origins.iter().map(|origin| HeaderValue::from_static(origin)).collect(),
+        reflection: true,
     }
 }
 
