@@ -200,7 +200,7 @@ pub(super) async fn the_providers_admin_ends_what_was_kept(bound: &Bound) -> Res
         let items = listed["items"].as_array().cloned().context("items")?;
         anyhow::Ok(items)
     };
-    let kept = in_namespace(bound, "kept").await?;
+    let kept = Cowboys::of(&bound.provider, &bound.consumer, "kept").await?;
     let place = kept.copies.get("billy").await?.namespace().context("a namespace")?;
     let listed = released(&["--namespace", &place]).await?;
     ensure!(listed.len() == 1, "{listed:?}");
