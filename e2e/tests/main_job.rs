@@ -201,11 +201,12 @@ async fn metrics_tell_what_happened(provider: &Provider, consumer: &Consumer, co
 }
 
 /// Metrics of a server that has served a bind. The unit of a counter, `_total`, is in its samples alone.
-const SERVER_METRICS: [&str; 5] = [
+const SERVER_METRICS: [&str; 6] = [
     "bindery_grpc_call_seconds",
     "bindery_grpc_calls",
     "bindery_grpc_streams",
     "bindery_grpc_token_checks",
+    "bindery_released_objects",
     "bindery_tls_expires_in_seconds",
 ];
 /// Metrics of a server that are there once they count something.

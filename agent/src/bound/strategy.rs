@@ -109,7 +109,7 @@ impl Bound {
         let orphan = pair.orphan();
         let consented = orphan.is_some_and(|orphan| orphan.kind == OrphanKind::Missing) && self.deletions.consents();
         let ordered = self.orders.of(copy, orphan.is_some());
-        ordered.or(consented.then_some(OrphanAction::Delete))
+        ordered.or_else(|| consented.then_some(OrphanAction::Delete))
     }
 }
 

@@ -46,8 +46,8 @@ async fn orphaned(changing: &mut Changing, side: &Side) -> Result<()> {
     .await?;
     let before = copies(side).await?;
 
-    lose_all(changing, side).await?;
-    side.condition(ORPHANED_OBJECTS, |told| told.is_true() && orphans(told) == Some(HERD))
+    let lost = lose_all(changing, side).await?;
+    side.condition(ORPHANED_OBJECTS, |told| told.is_true() && orphans(told) == Some(lost))
         .await?;
     holds_for("nothing is made anew or deleted", PATIENCE, async || {
         ensure!(copies(side).await? == before, "copies changed");
@@ -61,7 +61,7 @@ async fn orphaned(changing: &mut Changing, side: &Side) -> Result<()> {
     side.adopted("new", &source).await?;
 
     let told = side
-        .condition(ORPHANED_OBJECTS, |told| orphans(told) == Some(HERD))
+        .condition(ORPHANED_OBJECTS, |told| orphans(told) == Some(lost))
         .await?;
     let order = OrphanOrder {
         action: OrphanAction::Delete,
@@ -80,8 +80,8 @@ async fn orphaned(changing: &mut Changing, side: &Side) -> Result<()> {
     Ok(())
 }
 
-/// Takes the objects out of the consumer's store, as a restored backup does that has them not.
-async fn lose_all(changing: &mut Changing, side: &Side) -> Result<()> {
+/// Takes the objects out of the consumer's store, as a restored backup does that has them not. Returns how many there were.
+async fn lose_all(changing: &mut Changing, side: &Side) -> Result<usize> {
     changing.kill().await?;
     changing.consumer.plane.stop_api_server()?;
     let lost = changing
@@ -90,8 +90,10 @@ async fn lose_all(changing: &mut Changing, side: &Side) -> Result<()> {
         .lose(&format!("{}/riders/", side.cell.group()))
         .await?;
     changing.consumer.plane.start_api_server().await?;
-    ensure!(usize::try_from(lost)? > HERD, "{lost} were lost");
-    changing.start(Adoption::All).await
+    let lost = usize::try_from(lost)?;
+    ensure!(lost > HERD, "{lost} were lost");
+    changing.start(Adoption::All).await?;
+    Ok(lost)
 }
 
 /// The number of orphans that a condition tells.

@@ -13,7 +13,8 @@ use crate::{
     world::{self, Changing},
 };
 
-/// What is left as it is, and what is deleted meanwhile: of one the finalizer holds the rest, of the other nothing is left.
+/// What is left as it is, and what is deleted meanwhile: of one the finalizer holds the rest, of the other nothing is left, so that its
+/// copy is an orphan.
 const KEPT: [&str; 2] = ["kept-a", "kept-b"];
 const DELETED: [&str; 2] = ["deleted", "deleted-by-force"];
 
@@ -98,7 +99,7 @@ impl<'s> Round<'s> {
         Ok(())
     }
 
-    /// What has a counterpart is marked, and the rest is gone.
+    /// What has a counterpart is marked, and what was seen to be deleted is gone.
     async fn is_upgraded(&self) -> Result<()> {
         for (name, before) in KEPT.into_iter().zip(&self.kept) {
             let now = self.side.linked(&self.name(name)).await.context("no mark")?;
@@ -109,10 +110,10 @@ impl<'s> Round<'s> {
                 shown(&now.copy)
             );
         }
-        for name in DELETED {
-            self.side.gone(&self.name(name)).await?;
-        }
-        Ok(())
+        let [held, forced] = DELETED.map(|name| self.name(name));
+        self.side.gone(&held).await?;
+        let copy = self.side.copies().get(&self.side.copy_name(&forced)).await;
+        copy.map(drop).context("the copy of an object that nobody saw end")
     }
 
     /// Where all is adopted, nothing of it comes back.

@@ -88,7 +88,9 @@ fn orphans_are_shown_and_ended_as_the_user_says() -> Result<()> {
 
 fn set(uids: &[&str]) -> OrphanSet {
     let mut set = OrphanSet::default();
-    uids.iter().for_each(|uid| set.add(uid));
+    for uid in uids {
+        set.add(uid);
+    }
     set
 }
 

@@ -1,7 +1,7 @@
 //! A binding or its CRD ends, by a person or by a prune, and nobody said what becomes of the provider's objects.
 
 use anyhow::{Context as _, Result, ensure};
-use bindery_api::{annotations, names::KUBECONFIG_KEY};
+use bindery_api::{annotations, conditions::ORPHANED_OBJECTS, names::KUBECONFIG_KEY};
 use bindery_e2e::{
     bound::{Bound, deletes_copies},
     eventually_ok,
@@ -83,6 +83,9 @@ async fn ends(bound: &Bound, ending: &Ending) -> Result<()> {
         definitions.delete(CRD, &DeleteParams::default()).await?;
     }
     definition_ends(&definitions).await?;
+    if ending.with_secret {
+        return ends_unmarked(bound, &cowboys).await;
+    }
     for name in ["billy", "jesse"] {
         is_released(&cowboys.copies, name).await?;
     }
@@ -106,6 +109,27 @@ async fn ends(bound: &Bound, ending: &Ending) -> Result<()> {
     cowboys.ours.delete("jesse", &DeleteParams::default()).await?;
     cowboys.ours.delete("billy", &DeleteParams::default()).await?;
     cowboys.gone("billy").await
+}
+
+/// Where the kubeconfig went too, nobody could mark the copies: the next bind shows them.
+async fn ends_unmarked(bound: &Bound, cowboys: &Cowboys) -> Result<()> {
+    for name in ["billy", "jesse"] {
+        cowboys.copies.get(name).await?;
+    }
+    bound.bind(&["cowboys"]).await?;
+    synced(cowboys, "annie").await?;
+    eventually_ok("the copies to be shown as orphans", SOON, async || {
+        let told = bound.condition(ORPHANED_OBJECTS).await?;
+        ensure!(told.message.starts_with("2 copies"), "{told:?}");
+        Ok(())
+    })
+    .await?;
+    bound.bind(&["orphans", "cowboys", "--delete", "--yes"]).await?;
+    cowboys.ours.delete("annie", &DeleteParams::default()).await?;
+    for name in ["annie", "billy", "jesse"] {
+        cowboys.gone(name).await?;
+    }
+    Ok(())
 }
 
 /// The CRD is deleted while its binding stays: the konnector makes the CRD anew, and objects that come back have their copies again.
@@ -176,7 +200,7 @@ pub(super) async fn the_providers_admin_ends_what_was_kept(bound: &Bound) -> Res
         let items = listed["items"].as_array().cloned().context("items")?;
         anyhow::Ok(items)
     };
-    let kept = in_namespace(bound, "kept").await?;
+    let kept = Cowboys::of(&bound.provider, &bound.consumer, "kept").await?;
     let place = kept.copies.get("billy").await?.namespace().context("a namespace")?;
     let listed = released(&["--namespace", &place]).await?;
     ensure!(listed.len() == 1, "{listed:?}");

@@ -14,6 +14,8 @@ use crate::world::{NAMESPACE, ready, tails};
 struct Party {
     consumer: Consumer,
     token: PathBuf,
+    /// The command that ends its binding with all copies. A former one deletes them unasked.
+    unbind: &'static [&'static str],
 }
 
 /// UID and resource version of an object and its copy.
@@ -33,8 +35,14 @@ pub(crate) async fn check() -> Result<()> {
     let (mut provider, with_former, with_present) =
         tokio::try_join!(Box::pin(provider), Box::pin(with_former), Box::pin(with_present))?;
     let parties = [
-        Party::new(&provider, with_former, "former").await?,
-        Party::new(&provider, with_present, "present").await?,
+        Party::new(&provider, with_former, "former", &["unbind", "cowboys"]).await?,
+        Party::new(
+            &provider,
+            with_present,
+            "present",
+            &["unbind", "cowboys", "--delete-objects"],
+        )
+        .await?,
     ];
     let outcome = Box::pin(versions_apart(&mut provider, &parties, former)).await;
     let konnectors = parties.iter().flat_map(|party| &party.consumer.konnectors);
@@ -72,17 +80,21 @@ async fn versions_apart(provider: &mut Provider, parties: &[Party], former: Prog
             party.versions(provider, "kept").await? == *kept,
             "an object that nobody touched was written or replaced"
         );
-        party.bind(provider, &["unbind", "cowboys", "--delete-objects"]).await?;
+        party.bind(provider, party.unbind).await?;
         remains::none(provider, &party.consumer, "cowboys", "wildwest.dev").await?;
     }
     Ok(())
 }
 
 impl Party {
-    async fn new(provider: &Provider, consumer: Consumer, name: &str) -> Result<Self> {
+    async fn new(provider: &Provider, consumer: Consumer, name: &str, unbind: &'static [&'static str]) -> Result<Self> {
         wildwest::namespace(consumer.plane.client(), NAMESPACE).await?;
         let token = provider.principal(name, &["cowboys"]).await?;
-        Ok(Self { consumer, token })
+        Ok(Self {
+            consumer,
+            token,
+            unbind,
+        })
     }
 
     async fn bind(&self, provider: &Provider, args: &[&str]) -> Result<String> {

@@ -136,7 +136,8 @@ impl World {
         let kubeconfig = response.data.and_then(|mut data| data.remove("kubeconfig"));
         let kubeconfig = String::from_utf8(kubeconfig.context("no kubeconfig")?.0)?;
         self.bundle.give(&kubeconfig).await?;
-        self.bundle.apply(json!({})).await?;
+        // The former CRD has no such field.
+        self.bundle.apply(json!({"deletionPolicy": null})).await?;
         self.bundle.binds(&["cowboys"]).await
     }
 

@@ -135,8 +135,11 @@ fn go_on(args: &Args, seeds: &Range<u64>) -> Result<()> {
         // The thread that began this one waits.
         let code = in_child(1, || {
             broken::limit_time();
-            let played = player.take().map(|player| player.play(&generate(seed, args.actions)));
-            u8::from(played.is_none_or(|(outcome, _)| tell(&outcome).is_err()))
+            let told = player.take().map(|player| {
+                let (outcome, _) = player.play(&generate(seed, args.actions));
+                tell(&outcome)
+            });
+            u8::from(!matches!(told, Some(Ok(()))))
         })?;
         if code != Some(0) {
             tell(&broken_outcome(seed, code, start)?)?;

@@ -75,7 +75,7 @@ impl Users {
     fn begin(&mut self, world: &mut World, relation: Relation, by: BoundBy, policy: DeletionPolicy) {
         let wanted = WantedBind { relation, by, policy };
         self.pending.retain(|pending| pending.relation != relation);
-        if !bind::bind(world, &wanted) {
+        if !self.bind(world, &wanted) {
             self.pending.push(wanted);
         }
         self.note_binding(world, relation);
@@ -105,8 +105,22 @@ impl Users {
 
     /// Tries binds again that failed. Returns whether some have still failed.
     pub fn bind_again(&mut self, world: &mut World) -> bool {
-        self.pending.retain(|wanted| !bind::bind(world, wanted));
+        let pending = std::mem::take(&mut self.pending);
+        let left = pending.into_iter().filter(|wanted| !self.bind(world, wanted));
+        self.pending = left.collect();
         !self.pending.is_empty()
+    }
+
+    /// Binds, and notes what the user says by it of a binding that ends already. Returns whether the bind succeeded.
+    fn bind(&mut self, world: &mut World, wanted: &WantedBind) -> bool {
+        if !bind::bind(world, wanted) {
+            return false;
+        }
+        let ends = binding(world, wanted.relation).is_some_and(|binding| marks::is_deleting(&binding));
+        if ends && wanted.policy == DeletionPolicy::Delete {
+            self.note_end(world, wanted.relation, None);
+        }
+        true
     }
 
     /// Does one action. Returns whether it changed something.

@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_mutant_that_no_invariant_can_find_is_refused() {
-        let mut mutant = find(&["guard-off".to_owned()]).unwrap().remove(0);
+        let mut mutant = find(&["lease-stolen".to_owned()]).unwrap().remove(0);
         let known = mutant.finders.clone();
         mutant.check(&known).unwrap();
         mutant.finders.push("Nothing".to_owned());
@@ -168,11 +168,11 @@ mod tests {
     fn mutants_are_known_by_name() {
         let all = find(&[]).unwrap();
         assert!(all.len() >= 20, "{}", all.len());
-        let one = find(&["guard-off".to_owned()]).unwrap();
+        let one = find(&["lease-stolen".to_owned()]).unwrap();
         assert_eq!(one.len(), 1);
-        let unknown = find(&["guard".to_owned()]).unwrap_err().to_string();
+        let unknown = find(&["lease".to_owned()]).unwrap_err().to_string();
         assert!(
-            unknown.starts_with("there is no mutant \"guard\"") && unknown.contains("guard-off"),
+            unknown.starts_with("there is no mutant \"lease\"") && unknown.contains("lease-stolen"),
             "{unknown}"
         );
     }

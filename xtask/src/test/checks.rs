@@ -39,12 +39,15 @@ pub(super) fn jobs() -> Vec<Job> {
     ];
     let docs = ["doc", "--locked", "--workspace", "--no-deps"];
     let examples = ["test", "--locked", "--workspace", "--doc"];
+    // The crates as they would be published, built for the program of the README, in a project of its own.
+    let published = ["test", "--locked", "--workspace", "--test", "sdk", "--", "--ignored", "readme"];
     vec![
         job("lints", &lints),
         job("shipped programs", &shipped),
         job("docs", &docs),
         job("examples in docs", &examples),
         job("publishable crates", &PACKAGE),
+        job("README of the Rust SDK", &published),
         own("sdk generated", &["sdk", "--check"]),
         own("sdk tests", &["sdk", "--test"]),
     ]

@@ -8,7 +8,9 @@ use crate::binding::{
 
 fn set(uids: &[&str]) -> OrphanSet {
     let mut set = OrphanSet::default();
-    uids.iter().for_each(|uid| set.add(uid));
+    for uid in uids {
+        set.add(uid);
+    }
     set
 }
 

@@ -301,7 +301,9 @@ fn orphans_are_told_with_what_ends_them_and_leave_a_binding_ready() {
     let orphaned = |uids: &[&str]| {
         with(served(), |seen| {
             let orphans = &mut seen.engines.get_mut(CRD).unwrap().progress.orphans;
-            uids.iter().for_each(|uid| orphans.set.add(uid));
+            for uid in uids {
+                orphans.set.add(uid);
+            }
             orphans.first = vec![ObjectKey::new("wild-west", "billy")];
         })
     };

@@ -1,4 +1,4 @@
-use std::process::Command;
+use std::{io::Write as _, process::Command};
 
 use clap::ValueEnum as _;
 
@@ -32,8 +32,10 @@ COMP_WORDS=(kubectl-bind un); COMP_CWORD=1
 COMP_WORDS=(kubectl-bind deploy --konn); COMP_CWORD=2
 "${spec%% *}" kubectl-bind --konn deploy; echo "${COMPREPLY[@]}"
 "#;
-    let program = format!("{}{asks}", script(Shell::Bash));
-    let output = Command::new("bash").args(["--norc", "-c", &program]).output().unwrap();
+    // By a file, for an argument has 128 KiB at most.
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    write!(file, "{}{asks}", script(Shell::Bash)).unwrap();
+    let output = Command::new("bash").arg("--norc").arg(file.path()).output().unwrap();
     let answers = String::from_utf8(output.stdout).unwrap();
     assert_eq!(answers, "unbind undeploy\n--konnector-image\n");
 }

@@ -144,7 +144,7 @@ impl Pair<'_> {
         let group = group(self.relation.provider);
         let has_copy = |source: &Value| {
             of(self.provider, &group, PLURAL).any(|(_, object)| {
-                marks::copy_on_provider(object).is_some_and(|copy| copy.source == marks::uid(source))
+                marks::copy_on_provider(object).is_some_and(|copy| copy.source == marks::uid(source) && !copy.released)
             })
         };
         let waits = |(key, source): (&ObjectKey, &Value)| {

@@ -62,6 +62,11 @@ impl Pair<'_> {
                 }
                 continue;
             };
+            let is_kept = marks::copy_on_provider(copy).is_some_and(|copy| copy.released);
+            if is_kept && marks::serial(source) != marks::serial(copy) {
+                // The provider kept it when a binding ended, and it says something else: the binding tells the conflict.
+                continue;
+            }
             if marks::serial(source) != marks::serial(copy) {
                 let (newer, older) = (marks::serial(source), marks::serial(copy));
                 not_converged(self, format!("its state is {newer:?}, that of its copy {older:?}"));

@@ -59,7 +59,7 @@ fn copies_drain_before_anybody_looks_for_valuable_objects() {
     let needs = end::needs_look;
     assert!(!needs(&left(1, 0), &namespace));
     assert!(needs(&left(0, 0), &namespace) && needs(&left(0, 1), &namespace));
-    let mut named = namespace.clone();
+    let mut named = namespace;
     named.annotations_mut().insert(
         annotations::KEPT_FOR.to_owned(),
         "1 object keeps it: secrets a".to_owned(),
