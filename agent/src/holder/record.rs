@@ -124,11 +124,16 @@ impl ContractHolder {
 
     /// Notes that the provider has a record of this konnector. While it refuses a new one, the contract stays unfenced.
     pub(crate) fn hold(&self, record: &HolderRecord) {
-        let is_unfenced = matches!(*self.holding.standing().borrow(), Standing::Unfenced { .. });
+        let is_unfenced = self.is_unfenced();
         self.note_held();
         if !is_unfenced {
             self.set_held(record);
         }
+    }
+
+    /// Whether the provider keeps no record.
+    pub(crate) fn is_unfenced(&self) -> bool {
+        matches!(*self.holding.standing().borrow(), Standing::Unfenced { .. })
     }
 
     fn note_held(&self) {

@@ -284,6 +284,11 @@ async fn beat(
         decision,
         HeartbeatDecision::Unknown | HeartbeatDecision::OtherCluster { .. }
     ) {
+        // Where the provider's record cannot be read, a renewal of the Lease is all the proof that there is.
+        if let Some(doubts) = holder.doubts().filter(|_| holder.is_unfenced()) {
+            holder.renewed().await;
+            holder.clear(doubts);
+        }
         return Ok(decision);
     }
     let doubts = holder.doubts();
