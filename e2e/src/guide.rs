@@ -8,7 +8,7 @@
 //! - `yaml`: a file, whose first line is `# NAME.yaml`, written to the folder in which the commands run;
 //! - `text`: a picture.
 //!
-//! Nothing is put in by the runner but the two contexts `provider` and `consumer`, the folder `deploy`, kubectl,
+//! Nothing is put in by the runner but the contexts `provider` and `consumer` and those of other clusters, the folder `deploy`, kubectl,
 //! kubectl-bind, synk and, if the page uses it, helm, an empty folder for logins, and variables that the page names as
 //! given. The caller runs a [`Kubelet`](crate::Kubelet) on each cluster on which the page installs programs.
 
@@ -44,6 +44,8 @@ pub struct Reader<'a> {
     pub provider: &'a ControlPlane,
     /// The cluster of the context `consumer`.
     pub consumer: &'a ControlPlane,
+    /// Other clusters, by their contexts.
+    pub others: Vec<(&'static str, &'a ControlPlane)>,
     /// The variables that the page names as given.
     pub given: BTreeMap<&'static str, String>,
 }
@@ -95,8 +97,9 @@ impl Desk {
             symlink(binaries::helm()?, path.join(".guide/bin/helm"))?;
         }
         let both = [("provider", reader.provider), ("consumer", reader.consumer)];
-        let both = both.map(|(name, plane)| (name, plane.kubeconfig()));
-        folder.write(".guide/kubeconfig", Kubeconfig::joined(&both)?)?;
+        let all = both.iter().chain(&reader.others);
+        let all: Vec<_> = all.map(|(name, plane)| (*name, plane.kubeconfig())).collect();
+        folder.write(".guide/kubeconfig", Kubeconfig::joined(&all)?)?;
         for (number, block) in page.blocks.iter().enumerate() {
             if let Block::File { text, .. } = block {
                 folder.write(&format!(".guide/{number}.file"), text)?;

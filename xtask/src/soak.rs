@@ -4,18 +4,22 @@ mod faults;
 mod fuzz;
 mod minors;
 mod pods;
+mod restores;
 mod simulate;
 
 use anyhow::Result;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only one of the five.
+    /// Only one of the six.
     #[arg(long)]
     only: Option<Part>,
     /// Rounds of work, in each of which server and konnector are killed at random moments.
     #[arg(long, default_value_t = 50)]
     rounds: u64,
+    /// Rounds of work, in each of which the etcd of one side is restored from a backup.
+    #[arg(long, default_value_t = 50)]
+    restore_rounds: u64,
     /// Rounds in each of which every Pod of an installation is killed or deleted in turn.
     #[arg(long, default_value_t = 10)]
     pod_rounds: u64,
@@ -42,6 +46,8 @@ enum Part {
     Fuzz,
     /// Server and konnector are killed at random moments.
     Faults,
+    /// The etcd of either side is restored from a backup: in place, beside its origin, or with bumped revisions.
+    Restores,
     /// Every Pod of an installation is killed or deleted while objects change.
     Pods,
     /// Konnectors and servers run in one process under faults, seed by seed, against API servers that are compared with a real one.
@@ -57,6 +63,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     if runs(Part::Faults) {
         faults::run(args.rounds, args.seed)?;
+    }
+    if runs(Part::Restores) {
+        restores::run(args.restore_rounds, args.seed)?;
     }
     if runs(Part::Pods) {
         pods::run(args.pod_rounds)?;

@@ -1,4 +1,5 @@
-//! Changes the store of a control plane behind its API server: restores backups, removes objects, and compacts history.
+//! Changes the store of a control plane behind its API server: restores backups, removes objects, spends revisions, and compacts
+//! history.
 
 use std::{
     fs, io,
@@ -7,6 +8,7 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -15,6 +17,13 @@ use tokio::{
 
 use super::{ControlPlane, readiness};
 use crate::{Workdir, process::Signal};
+
+/// No API server looks at a key outside of `/registry`.
+const SPENT: &str = "spent";
+/// How many revisions are spent at a time.
+const SPENDERS: usize = 16;
+/// By how many revisions a restore with bumped revisions goes beyond those that were given out.
+const BUMP: u64 = 1000;
 
 /// A backup of the store of a control plane. Its folder is removed on drop.
 #[derive(Debug)]
@@ -53,6 +62,24 @@ impl ControlPlane {
         Ok(())
     }
 
+    /// As [`ControlPlane::restore`], but resource versions go on beyond all that were given out, and history is forgotten, as
+    /// `etcdutl snapshot restore` does with `--bump-revision` and `--mark-compacted`: each watch has expired. The API server must be
+    /// stopped meanwhile.
+    pub async fn restore_bumped(&self, backup: &Backup) -> Result<()> {
+        let reached = self.revision().await?;
+        self.restore(backup).await?;
+        let behind = reached.saturating_sub(self.revision().await?);
+        self.spend_revisions(behind + BUMP).await?;
+        self.compact().await
+    }
+
+    /// Gives out this many resource versions, as other clients of a cluster do while time passes.
+    pub async fn spend_revisions(&self, count: u64) -> Result<()> {
+        let put = json!({"key": BASE64_STANDARD.encode(SPENT)});
+        let puts = stream::iter(0..count).map(|_| self.etcd_call("kv/put", &put));
+        puts.buffer_unordered(SPENDERS).try_for_each(async |_| Ok(())).await
+    }
+
     /// Takes every object whose key begins so out of the store, such as `wildwest.dev/cowboys/`. Nobody is told: the API
     /// server must be stopped meanwhile.
     pub async fn lose(&self, prefix: &str) -> Result<u64> {
@@ -67,11 +94,16 @@ impl ControlPlane {
 
     /// Forgets all history: a watch from before now has expired, once the API server was restarted.
     pub async fn compact(&self) -> Result<()> {
+        let compaction = json!({"revision": self.revision().await?.to_string(), "physical": true});
+        self.etcd_call("kv/compaction", &compaction).await.map(drop)
+    }
+
+    /// The revision that was given out last.
+    async fn revision(&self) -> Result<u64> {
         let any = json!({"key": BASE64_STANDARD.encode("/"), "count_only": true});
         let answer = self.etcd_call("kv/range", &any).await?;
         let revision = answer["header"]["revision"].as_str().context("no revision")?;
-        let compaction = json!({"revision": revision, "physical": true});
-        self.etcd_call("kv/compaction", &compaction).await.map(drop)
+        Ok(revision.parse()?)
     }
 
     async fn etcd_call(&self, method: &str, body: &Value) -> Result<Value> {

@@ -41,6 +41,7 @@ async fn followed(name: &str, follow: impl AsyncFnOnce(&Reader<'_>) -> Result<()
         ]),
         provider,
         consumer,
+        others: Vec::new(),
     };
     let (provider_node, consumer_node) = clusters.kubelets(SERVER)?;
     Box::pin(provider_node.during(consumer_node.during(follow(&reader)))).await?;

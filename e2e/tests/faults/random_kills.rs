@@ -16,7 +16,7 @@ use super::foreign::Foreign;
 
 /// Set by `cargo xtask soak`.
 const ROUNDS: &str = "BINDERY_SOAK_ROUNDS";
-const SEED: &str = "BINDERY_SOAK_SEED";
+pub(super) const SEED: &str = "BINDERY_SOAK_SEED";
 const ROUNDS_IN_TESTS: u64 = 5;
 
 const HERD: usize = 30;
@@ -118,7 +118,8 @@ async fn strike(bound: &mut Bound, foreign: &Foreign, round: u64, work: Work, bl
     foreign.is_untouched().await
 }
 
-fn number(variable: &str) -> Result<Option<u64>> {
+/// The number in a variable of the environment, if it is set.
+pub(super) fn number(variable: &str) -> Result<Option<u64>> {
     let Ok(text) = std::env::var(variable) else {
         return Ok(None);
     };

@@ -1,5 +1,3 @@
-use std::collections::BTreeMap;
-
 use anyhow::{Context as _, Result, ensure};
 use bindery_api::v1alpha2::APIServiceBinding;
 use bindery_e2e::{ControlPlane, eventually, remains::COLLECTED, run};
@@ -12,11 +10,7 @@ use crate::world::World;
 fn from_interactive_bindings_to_bundles() -> Result<()> {
     run(async {
         let world = World::start("guide-hand").await?;
-        let given = BTreeMap::from([
-            ("KUBECTL_BIND_SERVER", world.provider.address()),
-            ("CA_FILE", world.provider.ca_path().display().to_string()),
-        ]);
-        world.follow("from-interactive-to-bundles.md", given).await?;
+        world.follow("from-interactive-to-bundles.md", world.given()).await?;
         nobody_collects(&world.consumer, "cowboys-with-secrets").await
     })
 }

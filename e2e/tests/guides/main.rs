@@ -2,10 +2,13 @@
 
 mod adopting;
 mod getting_started;
+mod gitops;
 mod interactive;
 mod links;
+mod moving;
 mod people;
 mod reasons;
+mod restored;
 mod rotating;
 mod synk;
 mod undelete;

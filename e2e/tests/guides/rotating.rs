@@ -1,5 +1,3 @@
-use std::collections::BTreeMap;
-
 use anyhow::Result;
 use bindery_e2e::run;
 
@@ -9,10 +7,6 @@ use crate::world::World;
 fn rotating_and_revoking_credentials() -> Result<()> {
     run(async {
         let world = World::start("guide-rotate").await?;
-        let given = BTreeMap::from([
-            ("KUBECTL_BIND_SERVER", world.provider.address()),
-            ("CA_FILE", world.provider.ca_path().display().to_string()),
-        ]);
-        world.follow("rotate-and-revoke.md", given).await
+        world.follow("rotate-and-revoke.md", world.given()).await
     })
 }

@@ -11,6 +11,7 @@ fn sets_of_manifests() -> Result<()> {
         let reader = Reader {
             provider: &cluster,
             consumer: &cluster,
+            others: Vec::new(),
             given: BTreeMap::new(),
         };
         reader.follow("synk.md").await

@@ -20,6 +20,14 @@ impl World {
         Ok(Self { provider, consumer })
     }
 
+    /// What every page is given that logs in with the token of a ServiceAccount: the address of the server, and its CA.
+    pub(crate) fn given(&self) -> BTreeMap<&'static str, String> {
+        BTreeMap::from([
+            ("KUBECTL_BIND_SERVER", self.provider.address()),
+            ("CA_FILE", self.provider.ca_path().display().to_string()),
+        ])
+    }
+
     /// Installs the server, and does what a page says, with what it says is given.
     pub(crate) async fn follow(&self, page: &str, given: BTreeMap<&'static str, String>) -> Result<()> {
         self.follow_reaching(page, given, []).await
@@ -32,17 +40,51 @@ impl World {
         given: BTreeMap<&'static str, String>,
         addresses: impl IntoIterator<Item = SocketAddr>,
     ) -> Result<()> {
+        let provider = self.provider.kubelet()?.reaching(addresses);
+        let consumer = self.kubelet(&self.consumer);
+        let follow = self.install_and_follow(page, given, Vec::new());
+        provider.during(consumer.during(follow)).await
+    }
+
+    /// As [`World::follow`], with API servers that are stopped meanwhile: programs that end for that are started again.
+    pub(crate) async fn follow_through_outages(&self, page: &str, given: BTreeMap<&'static str, String>) -> Result<()> {
+        let provider = self.provider.kubelet()?.allowing_restarts();
+        let consumer = self.kubelet(&self.consumer).allowing_restarts();
+        let follow = self.install_and_follow(page, given, Vec::new());
+        provider.during(consumer.during(follow)).await
+    }
+
+    /// As [`World::follow`], with one more consumer, whose context has this name.
+    pub(crate) async fn follow_with(
+        &self,
+        page: &str,
+        given: BTreeMap<&'static str, String>,
+        (name, other): (&'static str, &ControlPlane),
+    ) -> Result<()> {
+        let provider = self.provider.kubelet()?;
+        let (consumer, third) = (self.kubelet(&self.consumer), self.kubelet(other));
+        let follow = self.install_and_follow(page, given, vec![(name, other)]);
+        provider.during(consumer.during(third.during(follow))).await
+    }
+
+    /// A node of a consumer, whose Pods reach the provider.
+    fn kubelet<'a>(&self, consumer: &'a ControlPlane) -> Kubelet<'a> {
+        Kubelet::new(consumer).reaching(self.provider.reachable())
+    }
+
+    async fn install_and_follow(
+        &self,
+        page: &str,
+        given: BTreeMap<&'static str, String>,
+        others: Vec<(&'static str, &ControlPlane)>,
+    ) -> Result<()> {
         let reader = Reader {
             provider: &self.provider.plane,
             consumer: &self.consumer,
+            others,
             given,
         };
-        let provider = self.provider.kubelet()?.reaching(addresses);
-        let consumer = Kubelet::new(&self.consumer).reaching(self.provider.reachable());
-        let follow = async {
-            self.provider.install_release(&Helm::get().await?).await?;
-            reader.follow(page).await
-        };
-        provider.during(consumer.during(follow)).await
+        self.provider.install_release(&Helm::get().await?).await?;
+        reader.follow(page).await
     }
 }
