@@ -103,6 +103,8 @@ pub struct Progress {
     pub retained: RetainedCopies,
     /// The most important problem: a cluster that cannot be watched, or else the first failing object.
     pub problem: Option<Problem>,
+    /// Why objects cannot be listed or watched, where that is a missing right. What was listed before stays known; changes are not seen.
+    pub unwatched: Option<Problem>,
     /// While draining, once both clusters are listed: the number of objects that are left, each counted once with its copy.
     pub remaining: Option<usize>,
 }
@@ -372,6 +374,7 @@ impl<F: SyncStrategy> Shared<F> {
             pending: self.queue.len(),
             failing: issues.count(),
             problem: issues.problem(),
+            unwatched: issues.forbidden_watch(),
             remaining: None,
         };
         self.tell_guard(&index);

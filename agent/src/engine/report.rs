@@ -117,20 +117,24 @@ impl Issues {
         self.by_key.iter().filter(|(_, issue)| issue.cause != Cause::Orphan)
     }
 
+    /// The watch of all objects of a cluster that fails for a missing right. The rights in a single provider namespace come and go with
+    /// it.
+    pub(crate) fn forbidden_watch(&self) -> Option<Problem> {
+        let forbidden = self.watch.iter().filter(|(watched, failure)| {
+            let is_of_all = match watched {
+                Watched::Consumer => true,
+                Watched::Provider(namespace) => namespace.is_empty(),
+                Watched::Place(_) => false,
+            };
+            is_of_all && failure.is_forbidden
+        });
+        let problems = forbidden.map(|(watched, failure)| failure.problem(watched));
+        problems.min_by(|one, other| one.message.cmp(&other.message))
+    }
+
     /// The most important problem: a failing watch, or else the issue of the first object by name.
     pub(crate) fn problem(&self) -> Option<Problem> {
-        let watches = self.watch.iter().map(|(watched, failure)| {
-            let (reason, cause) = match (failure.is_forbidden, watched) {
-                (true, Watched::Consumer) => ("Forbidden", Cause::ConsumerForbids),
-                (true, Watched::Provider(_) | Watched::Place(_)) => ("Forbidden", Cause::ProviderForbids),
-                (false, _) => ("Unreachable", Cause::Unreachable),
-            };
-            Problem {
-                reason,
-                message: format!("cannot {watched}: {}", failure.message),
-                cause,
-            }
-        });
+        let watches = self.watch.iter().map(|(watched, failure)| failure.problem(watched));
         let first = watches.min_by(|one, other| one.message.cmp(&other.message));
         first.or_else(|| {
             let (key, issue) = self.failed().min_by_key(|(key, _)| *key)?;
@@ -140,6 +144,24 @@ impl Issues {
                 cause: issue.cause,
             })
         })
+    }
+}
+
+// === impl Failure ===
+
+impl Failure {
+    /// The problem that a failing watch is.
+    fn problem(&self, watched: &Watched) -> Problem {
+        let (reason, cause) = match (self.is_forbidden, watched) {
+            (true, Watched::Consumer) => ("Forbidden", Cause::ConsumerForbids),
+            (true, Watched::Provider(_) | Watched::Place(_)) => ("Forbidden", Cause::ProviderForbids),
+            (false, _) => ("Unreachable", Cause::Unreachable),
+        };
+        Problem {
+            reason,
+            message: format!("cannot {watched}: {}", self.message),
+            cause,
+        }
     }
 }
 
@@ -260,6 +282,7 @@ mod tests {
         let problem = issues.problem().unwrap();
         assert_eq!(problem.message, "cannot watch the consumer: gone");
         assert_eq!(problem.cause, Cause::ConsumerForbids);
+        assert_eq!(issues.forbidden_watch(), None, "it may be there again soon");
         assert!(issues.set_watch(Watched::Consumer, None));
         assert!(!issues.set_watch(Watched::Consumer, None));
     }

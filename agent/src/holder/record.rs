@@ -218,7 +218,12 @@ impl ContractHolder {
         if is_known {
             return true;
         }
-        let chain = chain.begin(recorded.record.as_ref(), step.cloned());
+        let binding = if chain.contains(recorded.record.as_ref()) {
+            recorded.binding.clone()
+        } else {
+            chain.binding.clone()
+        };
+        let chain = chain.begin(recorded.record.as_ref(), step.cloned()).on(binding.as_deref());
         let Ok(text) = serde_json::to_string(&chain) else {
             return false;
         };
@@ -235,14 +240,15 @@ impl ContractHolder {
         self.state.lock().held_at.is_none()
     }
 
-    /// Notes that the provider has accepted a step. The Lease forgets the other ones with its next renewal.
-    pub(crate) fn accepted(&self, step: HolderRecord) {
+    /// Notes that the provider has accepted a step, on the ClusterBinding of this UID. The Lease forgets the other ones with its next
+    /// renewal.
+    pub(crate) fn accepted(&self, step: HolderRecord, binding: Option<&str>) {
         let mut state = self.state.lock();
         (state.attempt, state.order) = (None, None);
         drop(state);
         self.note_held();
         self.set_held(&step);
-        let text = serde_json::to_string(&HolderChain::fold(step)).ok();
+        let text = serde_json::to_string(&HolderChain::fold(step).on(binding)).ok();
         if text.is_some() {
             self.notes.set(&self.key, text);
         }
@@ -341,7 +347,7 @@ mod tests {
             standing().waiting().is_some(),
             "what cannot be read any more is not forgotten"
         );
-        holder.accepted("j/8/m".parse().unwrap());
+        holder.accepted("j/8/m".parse().unwrap(), Some("u"));
         assert_eq!(standing(), Standing::Held { instance: "j".into() });
         assert!(holder.is_rival(Finding::OtherHolder) && !holder.is_rival(Finding::ProviderWentBack));
         holder.go_unfenced("it may not be written");

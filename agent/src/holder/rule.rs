@@ -12,6 +12,8 @@ pub enum Finding {
     RestoredOrCloned,
     /// The provider records an earlier step of the same holder, or none: the provider was restored from a backup.
     ProviderWentBack,
+    /// The ClusterBinding that had the record is gone, or another one has taken its place.
+    RecordDeleted,
     /// The provider records another holder, which the user accepted elsewhere.
     OtherHolder,
     /// Two konnectors held the contract at the same time, and one of them has noted it on the provider.
@@ -27,6 +29,7 @@ impl Finding {
             Self::SecondInstall => "SecondInstall",
             Self::RestoredOrCloned => "RestoredOrCloned",
             Self::ProviderWentBack => "ProviderWentBack",
+            Self::RecordDeleted => "RecordDeleted",
             Self::OtherHolder => "OtherHolder",
             Self::Contested => bindery_api::holder::CONTESTED,
             Self::OlderKonnector => "OlderKonnector",
@@ -38,7 +41,8 @@ impl Finding {
         match self {
             Self::SecondInstall => {
                 "another konnector holds the contract, and this one has no record of it: this is a second installation, or the \
-                 Lease of the konnector was deleted"
+                 Lease of the konnector was deleted, as when the konnector is removed after an unbind that did not wait for the provider, \
+                 and is installed again"
             }
             Self::RestoredOrCloned => {
                 "the provider has seen this contract further than this konnector has: this cluster is a clone, or it was restored \
@@ -47,10 +51,15 @@ impl Finding {
             Self::ProviderWentBack => {
                 "the provider has not seen this contract as far as this konnector has: the provider was restored from a backup"
             }
+            Self::RecordDeleted => {
+                "the ClusterBinding of the contract, in which the provider recorded this konnector, was deleted: by somebody, or by a \
+                 restore that makes objects anew; the provider's server makes another one"
+            }
             Self::OtherHolder => "another konnector was accepted as the holder of the contract",
             Self::Contested => "two konnectors held the contract at the same time: this cluster and a clone of it",
             Self::OlderKonnector => {
-                "an older konnector, which does not tell whether it holds the contract, has sent a heartbeat: it may still run"
+                "an older konnector, which does not tell whether it holds the contract, has sent a heartbeat: this konnector was rolled \
+                 back for a while, or another one still runs, which has to be stopped first"
             }
         }
     }
@@ -75,7 +84,11 @@ pub(super) fn judge(chain: &HolderChain, recorded: &RecordedHolder) -> Result<()
         };
     }
     let Some(record) = &recorded.record else {
-        return Err(Finding::ProviderWentBack);
+        return Err(if chain.has_lost_binding(recorded.binding.as_deref()) {
+            Finding::RecordDeleted
+        } else {
+            Finding::ProviderWentBack
+        });
     };
     let steps = || chain.attempts.iter().chain([&chain.current]).flatten();
     Err(if steps().next().is_none() {
@@ -107,6 +120,7 @@ mod tests {
         HolderChain {
             current: current.map(step),
             attempts: attempts.iter().map(|attempt| attempt.map(step)).collect(),
+            binding: None,
         }
     }
 
@@ -222,6 +236,126 @@ mod tests {
             Some("i/5/e"),
             Ok(()),
         );
+    }
+
+    #[test]
+    fn a_deleted_cluster_binding_is_told_from_a_provider_that_went_back() {
+        let settled = chain(Some("i/5/e"), &[]).on(Some("u"));
+        let on = |binding: Option<&str>, record| RecordedHolder {
+            binding: binding.map(str::to_owned),
+            ..recorded(record)
+        };
+        let judged = |binding, record| judge(&settled, &on(binding, record));
+        assert_eq!(judged(None, None), Err(Finding::RecordDeleted), "it is not made anew yet");
+        assert_eq!(judged(Some("v"), None), Err(Finding::RecordDeleted));
+        assert_eq!(judged(Some("u"), None), Err(Finding::ProviderWentBack));
+        assert_eq!(judged(Some("v"), Some("i/3/c")), Err(Finding::ProviderWentBack));
+        assert_eq!(judged(Some("v"), Some("i/5/e")), Ok(()), "a restore that makes objects anew, cut alike");
+    }
+
+    /// What a start does before the process ends.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Crash {
+        /// Before the step is written to the Lease.
+        First,
+        /// The Lease has the step, and the request to the provider is not sent, or refused.
+        AfterLease,
+        /// The Lease has the step, and the request is still on its way.
+        OnTheWay,
+        /// The provider has the step, and the answer is lost.
+        AfterProvider,
+        /// The Lease has forgotten all other steps.
+        Never,
+    }
+
+    const CRASHES: [Crash; 5] = [
+        Crash::First,
+        Crash::AfterLease,
+        Crash::OnTheWay,
+        Crash::AfterProvider,
+        Crash::Never,
+    ];
+
+    /// Both clusters, and the requests to the provider that are still on their way.
+    #[derive(Clone, Debug, Default)]
+    struct Clusters {
+        chain: HolderChain,
+        provider: Option<HolderRecord>,
+        on_the_way: Vec<HolderRecord>,
+        steps: u64,
+    }
+
+    impl Clusters {
+        fn judged(&self, provider: Option<&HolderRecord>) -> Result<(), Finding> {
+            judge(
+                &self.chain,
+                &RecordedHolder {
+                    record: provider.cloned(),
+                    ..RecordedHolder::default()
+                },
+            )
+        }
+
+        /// A start that ends so.
+        fn start(&mut self, crash: Crash) {
+            if crash == Crash::First {
+                return;
+            }
+            self.steps += 1;
+            let step = step(&format!("i/{}/n{}", self.steps, self.steps));
+            self.chain = self.chain.begin(self.provider.as_ref(), Some(step.clone()));
+            match crash {
+                Crash::First | Crash::AfterLease => {}
+                Crash::OnTheWay => self.on_the_way.push(step),
+                Crash::AfterProvider => self.accept(step),
+                Crash::Never => {
+                    self.accept(step.clone());
+                    self.chain = HolderChain::fold(step);
+                }
+            }
+        }
+
+        /// The provider's record is written on condition of its version, so that what was sent before cannot arrive any more.
+        fn accept(&mut self, step: HolderRecord) {
+            self.provider = Some(step);
+            self.on_the_way.clear();
+        }
+    }
+
+    #[test]
+    fn four_crashes_in_a_row_at_any_steps_stop_nobody() {
+        for case in 0..CRASHES.len().pow(4) {
+            let mut clusters = Clusters::default();
+            let mut crashes = Vec::new();
+            for place in 0..4_u32 {
+                let crash = CRASHES[case / CRASHES.len().pow(place) % CRASHES.len()];
+                crashes.push(crash);
+                clusters.start(crash);
+                assert_eq!(clusters.judged(clusters.provider.as_ref()), Ok(()), "{crashes:?}");
+                // Any of the requests may arrive now, however late.
+                for late in &clusters.on_the_way {
+                    assert_eq!(clusters.judged(Some(late)), Ok(()), "{late} after {crashes:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_that_outlives_four_later_starts_makes_the_konnector_wait() {
+        let mut clusters = Clusters::default();
+        clusters.start(Crash::Never);
+        for _ in 0..5 {
+            clusters.start(Crash::OnTheWay);
+        }
+        let [first, later @ ..] = &clusters.on_the_way[..] else {
+            panic!("nothing is on its way");
+        };
+        for late in later {
+            assert_eq!(clusters.judged(Some(late)), Ok(()), "{late}");
+        }
+        // The chain has a limit. What it forgot stops the konnector: nothing is written until the user accepts it.
+        assert_eq!(clusters.judged(Some(first)), Err(Finding::RestoredOrCloned));
+        assert_eq!(clusters.judged(clusters.provider.as_ref()), Ok(()));
     }
 
     #[test]

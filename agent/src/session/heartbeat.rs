@@ -331,7 +331,7 @@ async fn beat(
     let params = PatchParams::default();
     let patch = Patch::Merge(patch);
     match core.ask(api.patch_status(CLUSTER_BINDING, &params, &patch)).await {
-        Ok(_) => holder.accepted(step),
+        Ok(_) => holder.accepted(step, recorded.binding.as_deref()),
         Err(error) if is_refused(&error) => {
             holder.go_unfenced("the provider does not let the konnector write the status of the ClusterBinding");
             return Err(error);

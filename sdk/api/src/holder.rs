@@ -47,6 +47,9 @@ pub struct HolderChain {
     /// Steps that were begun since, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<Option<HolderRecord>>,
+    /// UID of the ClusterBinding that has `current`; `None` if that is not known. It only words messages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub binding: Option<String>,
 }
 
 /// What the ClusterBinding of a contract says of its holder.
@@ -58,6 +61,8 @@ pub struct RecordedHolder {
     pub is_contested: bool,
     /// Whether the last heartbeat came without a step, as those of older konnectors do.
     pub is_bypassed: bool,
+    /// UID of the ClusterBinding; `None` if there is none.
+    pub binding: Option<String>,
 }
 
 /// Digest of what a ClusterBinding says of its holder: 32 hexadecimal digits.
@@ -161,7 +166,11 @@ impl HolderChain {
         attempts.push(attempt);
         let surplus = attempts.len().saturating_sub(ATTEMPTS_MAX);
         attempts.drain(..surplus);
-        Self { current, attempts }
+        Self {
+            current,
+            attempts,
+            binding: self.binding.clone(),
+        }
     }
 
     /// The chain after the provider was seen to have a record.
@@ -170,7 +179,22 @@ impl HolderChain {
         Self {
             current: Some(record),
             attempts: Vec::new(),
+            binding: None,
         }
+    }
+
+    /// The chain with the UID of the ClusterBinding that has its current step.
+    #[must_use]
+    pub fn on(self, binding: Option<&str>) -> Self {
+        Self {
+            binding: binding.map(str::to_owned),
+            ..self
+        }
+    }
+
+    /// Whether the ClusterBinding that had the current step is known to be gone: there is none of this UID any more.
+    pub fn has_lost_binding(&self, binding: Option<&str>) -> bool {
+        self.binding.is_some() && self.binding.as_deref() != binding
     }
 
     /// The highest generation of its steps; 0 if it has none.
@@ -185,11 +209,15 @@ impl HolderChain {
 impl RecordedHolder {
     /// Reads what a ClusterBinding says.
     pub fn of(binding: &ClusterBinding) -> Self {
+        let none = Self {
+            binding: binding.metadata.uid.clone(),
+            ..Self::default()
+        };
         let Some(status) = &binding.status else {
-            return Self::default();
+            return none;
         };
         let Some(held) = conditions::get(&status.conditions, HELD) else {
-            return Self::default();
+            return none;
         };
         let text = held.message.rsplit(' ').next().unwrap_or_default();
         // What cannot be read is nobody's known step.
@@ -204,6 +232,7 @@ impl RecordedHolder {
             is_contested: !held.is_true(),
             // A heartbeat with a step sets both times.
             is_bypassed: held.is_true() && beaten != Some(seconds(held.last_transition_time.0)),
+            ..none
         }
     }
 
@@ -361,6 +390,25 @@ mod tests {
         assert_eq!(text, r#"{"current":"i/1/a","attempts":[null]}"#);
         assert_eq!(serde_json::from_str::<HolderChain>(&text).unwrap(), chain);
         assert_eq!(serde_json::to_string(&HolderChain::default()).unwrap(), "{}");
+        let chain = chain.on(Some("u"));
+        let text = serde_json::to_string(&chain).unwrap();
+        assert_eq!(text, r#"{"current":"i/1/a","attempts":[null],"binding":"u"}"#);
+        assert_eq!(serde_json::from_str::<HolderChain>(&text).unwrap(), chain);
+        assert_eq!(chain.begin(Some(&step(1, "a")), Some(step(2, "b"))).binding.as_deref(), Some("u"));
+    }
+
+    #[test]
+    fn a_chain_knows_the_cluster_binding_of_its_step() {
+        let chain = HolderChain::fold(step(1, "a"));
+        assert!(!chain.has_lost_binding(None) && !chain.has_lost_binding(Some("u")), "it is not known");
+        let chain = chain.on(Some("u"));
+        assert!(!chain.has_lost_binding(Some("u")));
+        assert!(chain.has_lost_binding(None) && chain.has_lost_binding(Some("v")));
+        let mut anew = binding(None, 5);
+        anew.metadata.uid = Some("v".to_owned());
+        let recorded = RecordedHolder::of(&anew);
+        assert_eq!((recorded.record.is_none(), recorded.binding.as_deref()), (true, Some("v")));
+        assert_eq!(recorded.digest(), RecordedHolder::default().digest(), "an order holds when it is made anew");
     }
 
     proptest! {

@@ -7,9 +7,14 @@ use bindery_api::{
 
 use super::{CrdFailures, types};
 use crate::{
-    binding::{crd::CrdState, observed::ObservedBinding, orphans, plan::BindingPlan},
+    binding::{
+        crd::CrdState,
+        observed::{ObservedBinding, ObservedEngine},
+        orphans,
+        plan::BindingPlan,
+    },
     controller::conditions::SOURCES_MISSING,
-    engine::Cause,
+    engine::{Cause, Problem},
     rights,
 };
 
@@ -85,7 +90,7 @@ pub(super) fn informers_synced(seen: &ObservedBinding) -> Option<Condition> {
         .values()
         .find(|engine| !engine.progress.consumer_synced || !engine.progress.provider_synced);
     let Some(engine) = waiting else {
-        return Some(true_condition(types::INFORMERS_SYNCED));
+        return Some(unwatched(seen).unwrap_or_else(|| true_condition(types::INFORMERS_SYNCED)));
     };
     let resource = &engine.spec.resource;
     let Some(problem) = &engine.progress.problem else {
@@ -97,11 +102,10 @@ pub(super) fn informers_synced(seen: &ObservedBinding) -> Option<Condition> {
             message,
         ));
     };
-    let mend = if !engine.progress.consumer_synced && problem.cause == Cause::ConsumerForbids {
-        let role = seen.rights_role();
-        format!("; {}", rights::bound_resource(&role, &resource.group, &resource.plural))
-    } else {
+    let mend = if engine.progress.consumer_synced {
         String::new()
+    } else {
+        mend(seen, engine, problem)
     };
     let message = format!("{resource}: {}{mend}", problem.message);
     Some(false_condition(
@@ -110,6 +114,33 @@ pub(super) fn informers_synced(seen: &ObservedBinding) -> Option<Condition> {
         "InformerSyncTimeout",
         message,
     ))
+}
+
+/// The condition InformersSynced after a right was taken away: what was listed is known, and changes are not seen any more.
+fn unwatched(seen: &ObservedBinding) -> Option<Condition> {
+    let mut engines = seen.engines.values();
+    let (engine, problem) = engines.find_map(|engine| Some((engine, engine.progress.unwatched.as_ref()?)))?;
+    let message = format!(
+        "{}: {}; objects and their copies stay as they are, and changes are not seen{}",
+        engine.spec.resource,
+        problem.message,
+        mend(seen, engine, problem)
+    );
+    Some(false_condition(
+        types::INFORMERS_SYNCED,
+        Severity::Error,
+        problem.reason,
+        message,
+    ))
+}
+
+/// How the user gives a right that the konnector lacks on this cluster, to be appended; empty if it lacks none.
+fn mend(seen: &ObservedBinding, engine: &ObservedEngine, problem: &Problem) -> String {
+    if problem.cause != Cause::ConsumerForbids {
+        return String::new();
+    }
+    let (role, resource) = (seen.rights_role(), &engine.spec.resource);
+    format!("; {}", rights::bound_resource(&role, &resource.group, &resource.plural))
 }
 
 /// The condition ObjectsInSync.

@@ -14,6 +14,7 @@ use crate::{
     controller::{access::SecretProblem, conditions::turned, observed_session::ClusterPin},
     drain::{DrainMode, DrainProgress},
     engine::{Cause, Problem},
+    holder::{Finding, Standing},
     session::{
         connect::ConnectError,
         exports::ExportLookup,
@@ -590,6 +591,36 @@ fn a_right_that_a_bundles_binding_lacks_belongs_into_the_bundles_role() {
         Severity::Error,
         says,
     );
+}
+
+#[test]
+fn a_right_to_list_that_is_taken_away_is_told_and_ends_nothing() {
+    let unwatched = |mut seen: ObservedBinding| {
+        let progress = &mut seen.engines.get_mut(CRD).unwrap().progress;
+        let problem = problem("cannot watch the consumer: cowboys is forbidden", Cause::ConsumerForbids);
+        (progress.problem, progress.unwatched) = (Some(problem.clone()), Some(problem));
+        seen
+    };
+    let told = |seen: &ObservedBinding, says: &str| {
+        let reason = problem("", Cause::ConsumerForbids).reason;
+        check(seen, "InformersSynced", reason, Severity::Error, says);
+    };
+    let held = unwatched(served());
+    told(&held, "changes are not seen");
+    told(&held, "kube-bind-konnector-cowboys");
+    let waiting = unwatched(with(served(), |seen| {
+        seen.session.as_mut().unwrap().standing = Standing::Waiting {
+            finding: Finding::RestoredOrCloned,
+            recorded: bindery_api::holder::RecordedHolder::default().digest(),
+        };
+    }));
+    told(&waiting, "changes are not seen");
+    check(&waiting, "Held", "RestoredOrCloned", Severity::Error, "kubectl bind accept");
+    for seen in [held, waiting] {
+        let watched = with(served(), |watched| watched.session.clone_from(&seen.session));
+        let (ops, expect) = (plan::plan(&seen).ops, plan::plan(&watched).ops);
+        assert_eq!(ops, expect, "it does what it would do with the right");
+    }
 }
 
 #[test]

@@ -53,7 +53,7 @@ impl Holder {
     pub(super) async fn settled(bound: &Bound) -> Result<Self> {
         eventually_ok("both clusters to record one step", SOON, async || {
             let holder = Self::read(bound).await?;
-            let HolderChain { current, attempts } = &holder.chain;
+            let HolderChain { current, attempts, .. } = &holder.chain;
             ensure!(
                 attempts.is_empty() && *current == holder.recorded.record,
                 "they record {holder:?}"
