@@ -274,7 +274,7 @@ impl Index<Pair> {
                 if let Some(provider) = provider.filter(|known| known.uid == *uid && known.version < version)
                     && let Owner::Retained(retained) = &mut provider.owner
                 {
-                    retained.restoring = true;
+                    (retained.restoring, retained.until) = (true, None);
                     provider.version = version;
                 }
             }),

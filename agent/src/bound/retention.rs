@@ -87,9 +87,15 @@ pub(super) fn retain(marks: &Marks<'_>, copy: Option<&Object>, suspend: Option<&
     patch
 }
 
-/// The merge patch that marks a retained copy as one whose source is being restored.
+/// The merge patch that marks a retained copy as one whose source is being restored. The server gives it another time to end.
 pub(super) fn restore(uid: &str) -> Value {
-    json!({ "metadata": { "uid": uid, "annotations": { annotations::RESTORING: annotations::TRUE } } })
+    json!({ "metadata": {
+        "uid": uid,
+        "annotations": {
+            annotations::RESTORING: annotations::TRUE,
+            annotations::RETAINED_UNTIL: null,
+        },
+    } })
 }
 
 /// The merge patch that makes a retained copy the copy of an object again, and undoes its suspension.

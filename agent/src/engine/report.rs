@@ -282,8 +282,26 @@ mod tests {
         let problem = issues.problem().unwrap();
         assert_eq!(problem.message, "cannot watch the consumer: gone");
         assert_eq!(problem.cause, Cause::ConsumerForbids);
-        assert_eq!(issues.forbidden_watch(), None, "it may be there again soon");
         assert!(issues.set_watch(Watched::Consumer, None));
         assert!(!issues.set_watch(Watched::Consumer, None));
+    }
+
+    #[test]
+    fn a_watch_of_all_objects_that_lacks_a_right_is_told_by_itself() {
+        let error = |code| kube::Error::Api(kube::core::Status::failure("no", "No").with_code(code).boxed());
+        for (watched, code, expect) in [
+            (Watched::Consumer, 403, Some(Cause::ConsumerForbids)),
+            (Watched::Provider("".into()), 403, Some(Cause::ProviderForbids)),
+            (Watched::Consumer, 503, None),
+            (Watched::Provider("kube-bind-x-ranch".into()), 403, None),
+            (Watched::Place("ranch".into()), 403, None),
+        ] {
+            let mut issues = Issues::default();
+            issues.set_watch(watched.clone(), Some(&error(code)));
+            let cause = issues.forbidden_watch().map(|problem| problem.cause);
+            assert_eq!(cause, expect, "{watched:?} {code}");
+            issues.set_watch(watched, None);
+            assert_eq!(issues.forbidden_watch(), None);
+        }
     }
 }

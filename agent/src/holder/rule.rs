@@ -64,6 +64,11 @@ impl Finding {
         }
     }
 
+    /// Whether a cache that is behind shows the same, so that only a read proves it.
+    pub(crate) fn may_be_late(self) -> bool {
+        matches!(self, Self::ProviderWentBack | Self::RecordDeleted)
+    }
+
     /// Whether a konnector that held the contract until now has met another one that holds it too.
     pub(super) fn is_rival(self) -> bool {
         matches!(self, Self::RestoredOrCloned | Self::OtherHolder)
@@ -251,6 +256,20 @@ mod tests {
         assert_eq!(judged(Some("u"), None), Err(Finding::ProviderWentBack));
         assert_eq!(judged(Some("v"), Some("i/3/c")), Err(Finding::ProviderWentBack));
         assert_eq!(judged(Some("v"), Some("i/5/e")), Ok(()), "a restore that makes objects anew, cut alike");
+    }
+
+    #[test]
+    fn a_cache_that_is_behind_shows_no_later_step() {
+        let held = chain(Some("i/5/e"), &[Some("i/6/f")]);
+        for (record, is_late) in [
+            (Some("i/4/d"), true),
+            (None, true),
+            (Some("i/7/g"), false),
+            (Some("j/6/f"), false),
+        ] {
+            let finding = judge(&held, &recorded(record)).unwrap_err();
+            assert_eq!(finding.may_be_late(), is_late, "{finding:?} for {record:?}");
+        }
     }
 
     /// What a start does before the process ends.

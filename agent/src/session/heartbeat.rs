@@ -36,6 +36,8 @@ use crate::{
 const RETRY: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(15));
 /// The least pause between two decisions, however often the task is woken.
 const PAUSE_MIN: Duration = Duration::from_millis(200);
+/// Why a contract is unfenced whose record may not be read.
+const UNREADABLE: &str = "the konnector may not read the ClusterBinding of the contract";
 /// A contest is noted on the provider in at most this many attempts, since others write the ClusterBinding too.
 const CONTEST_ATTEMPTS: usize = 8;
 
@@ -227,16 +229,15 @@ impl SessionCore {
                 }
                 let verification = self.verification.borrow();
                 if verification.lacks(LIST_CLUSTER_BINDINGS) || verification.lacks(WATCH_CLUSTER_BINDINGS) {
-                    self.holder
-                        .go_unfenced("the konnector may not read the ClusterBinding of the contract");
+                    self.holder.go_unfenced(UNREADABLE);
                 }
                 drop(verification);
                 Some(self.settings.polling_interval)
             }
             Err(error) => {
                 self.metrics.heartbeat(false);
-                // A conflict means that the cache lags; the next decision sees the newer object.
-                if errors::code(&error) != Some(409) {
+                // A conflict means that the cache lags; the next decision sees the newer object, if the konnector may still read it.
+                if errors::code(&error) != Some(409) || self.verification.borrow().lacks(LIST_CLUSTER_BINDINGS) {
                     let message = errors::explain(&error);
                     self.set_heartbeat(Heartbeat::Failing { message });
                 }
@@ -299,7 +300,13 @@ async fn beat(
     let is_unproven = doubts.is_some() || holder.judge(&recorded(cached.as_deref())).is_err();
     // A cache that is behind proves nothing against the holder, and one that was not listed since a restore nothing for it.
     let seen = if is_unproven {
-        core.ask(read(core, api)).await?.map(Arc::new)
+        match core.ask(read(core, api)).await {
+            Ok(seen) => seen.map(Arc::new),
+            Err(error) if errors::is_forbidden(&error) => {
+                return unreadable(core, api, cached.as_deref(), doubts, error).await;
+            }
+            Err(error) => return Err(error),
+        }
     } else {
         cached
     };
@@ -339,6 +346,28 @@ async fn beat(
         Err(error) => return Err(error),
     }
     Ok(decision)
+}
+
+/// Goes on without the provider's record, which may not be read any more: as where it never could be read, a renewal of the Lease since the
+/// doubts is all the proof that there is. What the watch showed before counts if no cache that is behind shows it.
+async fn unreadable(
+    core: &SessionCore,
+    api: &Api<ClusterBinding>,
+    cached: Option<&ClusterBinding>,
+    doubts: Option<u64>,
+    error: kube::Error,
+) -> Result<HeartbeatDecision, kube::Error> {
+    let (holder, recorded) = (&core.holder, recorded(cached));
+    match holder.judge(&recorded) {
+        Err(finding) if !finding.may_be_late() => withhold(core, api, &recorded, finding).await,
+        _ => {
+            holder.go_unfenced(UNREADABLE);
+            if let Some(doubts) = doubts {
+                holder.clear(doubts);
+            }
+            Err(error)
+        }
+    }
 }
 
 /// What the provider records of the holder.

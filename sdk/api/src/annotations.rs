@@ -96,11 +96,13 @@ pub const RELEASED: &str = "kube-bind.io/released";
 /// That the source of the provider's copy was deleted and the copy is retained, so that the source can be restored:
 /// `<UID of the source>/<contract>/<since>` ([`crate::retention::RetentionMark`]); on that copy.
 pub const RETAINED: &str = "kube-bind.io/retained";
-/// Time (RFC 3339) at which the server ends a retained copy. The server sets it, by its own clock.
+/// Time (RFC 3339) at which the server ends a retained copy. The server sets it, by its own clock. A restore takes it off the copy, and the
+/// server sets another one.
 pub const RETAINED_UNTIL: &str = "kube-bind.io/retained-until";
 /// The merge patch, as JSON, that undoes what `spec.retention.suspend` of the export changed; on a retained copy.
 pub const RESUME: &str = "kube-bind.io/resume";
-/// `true` on a retained copy whose source is being restored, so that the server does not end it.
+/// `true` on a retained copy whose source is being restored. The server ends it only if the restore is not finished after a day, or after
+/// the time that copies are retained for, if that is longer.
 pub const RESTORING: &str = "kube-bind.io/restoring";
 
 /// The generation of the source that a copy was last written from, and the holder that wrote it: `<generation>/<instance>`; on the

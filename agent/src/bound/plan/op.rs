@@ -68,7 +68,8 @@ pub(crate) enum Op {
         content: Option<Arc<Object>>,
         keeps: bool,
     },
-    /// Marks the retained copy of this UID as one whose source is being restored, so that the server does not end it.
+    /// Marks the retained copy of this UID as one whose source is being restored, so that the server does not end it before a time of its
+    /// own.
     Restore { uid: Arc<str> },
     /// Makes the retained copy the copy of the consumer's object of this UID, and undoes its suspension.
     Relink {

@@ -69,6 +69,20 @@ fn a_copy_is_marked_and_suspended_by_one_patch_and_resumed_as_it_was() {
 }
 
 #[test]
+fn a_restore_waits_for_another_time_of_the_server() {
+    let mut notes = noted(&retain(&marks(), None, None));
+    notes[annotations::RETAINED_UNTIL] = "2026-01-01T00:00:00Z".into();
+    let retained = |notes: &Value| {
+        let copy = copy(&json!({}), notes);
+        Retained::of(|key| copy.meta.annotations.get(key), "kube-bind-x").unwrap()
+    };
+    assert!(retained(&notes).until.is_some());
+    merge(&mut notes, &restore("c1")["metadata"]["annotations"]);
+    let restored = retained(&notes);
+    assert_eq!((restored.restoring, restored.until), (true, None));
+}
+
+#[test]
 fn what_is_suspended_already_is_not_suspended_again() {
     let suspend = json!({"spec": {"replicas": 0}});
     let before = copy(&json!({"replicas": 3}), &json!({}));

@@ -8,6 +8,8 @@ use kube::api::ObjectMeta;
 
 /// The shortest and the longest time until retained copies are listed again.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
+/// A restore has at least this time, from when the server saw it first: the user may have to mend what keeps the object from being created.
+const RESTORE_MIN: Duration = Duration::from_hours(24);
 /// Copies are listed this many times within the shortest time of retention, at least.
 const LOOKS: u32 = 8;
 
@@ -22,15 +24,20 @@ pub(super) enum RetentionStep {
     End,
 }
 
-/// What to do about a copy that may be retained by this contract, for this time; `None` if it is not, or is released, or being restored
-/// or deleted.
+/// What to do about a copy that may be retained by this contract, for this time; `None` if it is not, or is released or being deleted. A
+/// restore takes the former time off the copy, and gets a time of its own, so that one that nobody finishes ends too.
 pub(super) fn step(copy: &ObjectMeta, contract: &str, duration: Duration, now: Timestamp) -> Option<RetentionStep> {
     let value = |key: &str| copy.annotations.as_ref()?.get(key).map(String::as_str);
-    let is_restored = value(annotations::RESTORING) == Some(annotations::TRUE);
     let is_released = value(annotations::RELEASED).is_some_and(|value| annotations::is_released(value, contract));
-    if is_restored || is_released || copy.deletion_timestamp.is_some() || !retention::is_retained(value, contract) {
+    if is_released || copy.deletion_timestamp.is_some() || !retention::is_retained(value, contract) {
         return None;
     }
+    let is_restored = value(annotations::RESTORING) == Some(annotations::TRUE);
+    let duration = if is_restored {
+        duration.max(RESTORE_MIN)
+    } else {
+        duration
+    };
     let until = value(annotations::RETAINED_UNTIL).and_then(|until| until.parse::<Timestamp>().ok());
     Some(match until {
         Some(until) if until <= now => RetentionStep::End,
@@ -103,10 +110,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_restored_or_is_no_retained_copy_is_left_alone() {
+    fn a_restore_gets_a_day_at_least_and_ends_then() {
+        let restoring = (annotations::RESTORING, "true");
+        let day = RetentionStep::Stamp(at(24 * 3_600));
+        check(&[restoring], 0, Some(day));
+        let until = (annotations::RETAINED_UNTIL, "1970-01-02T00:00:00Z");
+        let end = 24 * 3_600;
+        check(&[restoring, until], end - 1, Some(RetentionStep::Wait(at(end))));
+        check(&[restoring, until], end, Some(RetentionStep::End));
+        let week = step(&copy(&[restoring]), "kube-bind-a", HOUR * 24 * 7, at(0));
+        assert_eq!(week, Some(RetentionStep::Stamp(at(end * 7))), "or as long as copies are retained");
+    }
+
+    #[test]
+    fn what_is_no_retained_copy_is_left_alone() {
         let over = (annotations::RETAINED_UNTIL, "1970-01-01T00:00:00Z");
         check(&[over], 1, Some(RetentionStep::End));
-        check(&[over, (annotations::RESTORING, "true")], 1, None);
         check(&[over, (annotations::CONSUMER_UID, "u2")], 1, None);
         check(&[over, (annotations::RETAINED, "")], 1, None);
         check(
