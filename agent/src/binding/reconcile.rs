@@ -1,6 +1,6 @@
 //! Brings one binding a step further: observe, plan, apply, report.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use bindery_api::v1alpha2::APIServiceBinding;
 use bindery_runtime::errors;
@@ -22,7 +22,7 @@ use crate::{controller::requeue::Requeue, session::credential_secret};
 const SWEEP_PAUSE: Duration = Duration::from_secs(5);
 
 impl BindingController {
-    /// Reconciles a binding, or deletes the unused credential of a contract.
+    /// Reconciles a binding, or deletes what is kept of a contract that is not used any more.
     pub(super) async fn reconcile(&self, key: &BindingKey) -> Requeue {
         match key {
             BindingKey::Binding(name) => {
@@ -45,7 +45,7 @@ impl BindingController {
                 self.runtimes.lock().insert(Arc::clone(name), runtime);
                 requeue
             }
-            BindingKey::Contract(uid) => self.sweep_credential(uid).await,
+            BindingKey::Contract(uid) => self.sweep_contract(uid).await,
         }
     }
 
@@ -143,18 +143,23 @@ impl BindingController {
         Requeue::after_failure(outcome.problem.is_some())
     }
 
-    /// Deletes the stored credential of a contract that no binding and no bundle is pinned to.
-    async fn sweep_credential(&self, contract_uid: &Arc<str>) -> Requeue {
+    /// Deletes the stored credential of a contract that no binding and no bundle is pinned to, and its record on the Lease if that is not
+    /// needed any more.
+    async fn sweep_contract(&self, contract_uid: &Arc<str>) -> Requeue {
         let consumer = &self.context.consumer;
-        let is_pinned = |binding: &APIServiceBinding| binding.contract_uid() == Some(&**contract_uid);
-        let stored = consumer
-            .secrets
-            .get(&consumer.namespace, &credential_secret::name(contract_uid));
-        if stored.is_none() || !consumer.bindings.list(is_pinned).is_empty() || self.is_bundled(Some(contract_uid)) {
+        let used = self.used_contracts();
+        if used.contains(&**contract_uid) {
             return Requeue::OnChange;
         }
         if self.context.sessions.is_open(contract_uid) {
             return Requeue::After(SWEEP_PAUSE);
+        }
+        self.context.sessions.tidy_holders(&used);
+        let stored = consumer
+            .secrets
+            .get(&consumer.namespace, &credential_secret::name(contract_uid));
+        if stored.is_none() {
+            return Requeue::OnChange;
         }
         match self.delete_stored_credential(contract_uid).await {
             Ok(()) => Requeue::OnChange,
@@ -163,6 +168,17 @@ impl BindingController {
                 Requeue::WithBackoff
             }
         }
+    }
+}
+
+impl BindingController {
+    /// The contracts that a binding or a bundle is pinned to.
+    fn used_contracts(&self) -> BTreeSet<String> {
+        let consumer = &self.context.consumer;
+        let (bindings, bundles) = (consumer.bindings.list(|_| true), consumer.bundles.list(|_| true));
+        let of_bindings = bindings.iter().filter_map(|binding| binding.contract_uid());
+        let of_bundles = bundles.iter().filter_map(|bundle| bundle.contract_uid());
+        of_bindings.chain(of_bundles).map(str::to_owned).collect()
     }
 }
 

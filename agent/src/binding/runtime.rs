@@ -32,7 +32,7 @@ const SCHEMA_PATIENCE: Duration = Duration::from_secs(3);
 pub(super) enum BindingKey {
     /// A binding, by name.
     Binding(Arc<str>),
-    /// A contract, by UID, whose stored credential may be no longer needed.
+    /// A contract, by UID, whose stored credential and whose record on the Lease may be no longer needed.
     Contract(Arc<str>),
 }
 

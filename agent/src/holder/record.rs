@@ -1,6 +1,9 @@
 //! What the konnector's Lease records of the contracts that it holds.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use bindery_api::{
     annotations,
@@ -14,6 +17,9 @@ use super::{Finding, Holding, Standing, rule};
 
 /// The name part of an annotation's key has at most this many bytes.
 const KEY_MAX: usize = 63;
+/// The Lease keeps the records of this many contracts that nothing here is bound to any more, so that they can be bound again without the
+/// user's word: their providers may still record this konnector.
+const UNUSED_MAX: usize = 8;
 
 /// The contracts of this konnector, each with one holder for all its bindings and bundles.
 #[derive(Debug)]
@@ -42,6 +48,8 @@ struct State {
     held_at: Option<u64>,
     /// Whether the contract is to be given up.
     ending: bool,
+    /// Whether the provider was seen to have no such contract any more.
+    gone: bool,
 }
 
 // === impl Holders ===
@@ -59,9 +67,8 @@ impl Holders {
     pub(crate) fn of(&self, contract_uid: &Arc<str>, open: bool) -> Arc<ContractHolder> {
         let mut contracts = self.contracts.lock();
         let holder = contracts.entry(Arc::clone(contract_uid)).or_insert_with(|| {
-            let name = names::fit(contract_uid.to_string(), KEY_MAX);
             Arc::new(ContractHolder {
-                key: format!("{}/{name}", annotations::HOLDER),
+                key: key_of(contract_uid),
                 notes: self.notes.clone(),
                 holding: Holding::default(),
                 state: Mutex::default(),
@@ -71,6 +78,38 @@ impl Holders {
             holder.begin_anew();
         }
         Arc::clone(holder)
+    }
+
+    /// Forgets contracts that are gone, and those that are too many, among the contracts that have no session and no binding or bundle
+    /// here. `used` are the UIDs of the contracts that have one.
+    pub(crate) fn tidy(&self, used: &BTreeSet<String>) {
+        let mut contracts = self.contracts.lock();
+        let mut kept: BTreeSet<_> = used.iter().map(|uid| key_of(uid)).collect();
+        let mut gone = BTreeSet::new();
+        contracts.retain(|_, holder| {
+            if Arc::strong_count(holder) > 1 {
+                kept.insert(holder.key.clone());
+            }
+            let stays = kept.contains(&holder.key);
+            if !stays {
+                gone.extend(holder.state.lock().gone.then(|| holder.key.clone()));
+                holder.holding.set(Standing::Released);
+            }
+            stays
+        });
+        drop(contracts);
+        let unused = self.notes.keys(annotations::HOLDER).into_iter();
+        let (over, mut left): (Vec<_>, Vec<_>) = unused
+            .filter(|key| !kept.contains(key))
+            .partition(|key| gone.contains(key));
+        let surplus = left.len().saturating_sub(UNUSED_MAX);
+        for key in over.into_iter().chain(left.drain(..surplus)) {
+            tracing::info!(
+                key,
+                "the record of a contract is forgotten, since nothing here is bound to it"
+            );
+            self.notes.set(&key, None);
+        }
     }
 }
 
@@ -223,7 +262,9 @@ impl ContractHolder {
         } else {
             chain.binding.clone()
         };
-        let chain = chain.begin(recorded.record.as_ref(), step.cloned()).on(binding.as_deref());
+        let chain = chain
+            .begin(recorded.record.as_ref(), step.cloned())
+            .on(binding.as_deref());
         let Ok(text) = serde_json::to_string(&chain) else {
             return false;
         };
@@ -252,6 +293,11 @@ impl ContractHolder {
         if text.is_some() {
             self.notes.set(&self.key, text);
         }
+    }
+
+    /// Notes whether the provider has no such contract any more.
+    pub(crate) fn note_gone(&self, is_gone: bool) {
+        self.state.lock().gone = is_gone;
     }
 
     /// Gives the contract up with the next heartbeat, because its last binding ends.
@@ -286,6 +332,15 @@ impl ContractHolder {
     }
 }
 
+/// The annotation that records a contract.
+fn key_of(contract_uid: &str) -> String {
+    format!(
+        "{}/{}",
+        annotations::HOLDER,
+        names::fit(contract_uid.to_owned(), KEY_MAX)
+    )
+}
+
 /// A random name.
 fn nonce() -> String {
     format!("{:016x}", rand::random::<u64>())
@@ -318,6 +373,38 @@ mod tests {
         let accepted = holder.next(&known, true);
         assert_eq!(accepted.generation, 8);
         assert_ne!(accepted.instance, "i");
+    }
+
+    #[test]
+    fn records_of_contracts_that_are_gone_or_too_many_are_forgotten() {
+        let notes = LeaseNotes::default();
+        let holders = Holders::new(notes.clone());
+        let recorded = || -> Vec<_> {
+            let keys = notes.keys(annotations::HOLDER).into_iter();
+            keys.filter_map(|key| Some(key.split_once('/')?.1.to_owned())).collect()
+        };
+        let record = |uid: &str| notes.set(&key_of(uid), Some("{}".to_owned()));
+        for uid in ["bound", "gone", "open", "was-gone"] {
+            record(uid);
+        }
+        notes.set("kube-bind.io/other", Some("stays".to_owned()));
+        let open = holders.of(&"open".into(), false);
+        holders.of(&"gone".into(), false).note_gone(true);
+        holders.of(&"bound".into(), false).note_gone(true);
+        holders.of(&"was-gone".into(), false).note_gone(true);
+        holders.of(&"was-gone".into(), true).note_gone(false);
+        open.note_gone(true);
+        let used = BTreeSet::from(["bound".to_owned()]);
+        holders.tidy(&used);
+        assert_eq!(recorded(), ["bound", "open", "was-gone"]);
+        drop(open);
+        for unused in 0..UNUSED_MAX + 2 {
+            record(&format!("unused-{unused:02}"));
+        }
+        holders.tidy(&used);
+        assert_eq!(recorded().len(), UNUSED_MAX + 1, "and that of the contract in use");
+        assert!(recorded().contains(&"bound".to_owned()));
+        assert!(notes.keys("kube-bind.io").contains(&"kube-bind.io/other".to_owned()));
     }
 
     #[test]

@@ -251,11 +251,19 @@ mod tests {
             ..recorded(record)
         };
         let judged = |binding, record| judge(&settled, &on(binding, record));
-        assert_eq!(judged(None, None), Err(Finding::RecordDeleted), "it is not made anew yet");
+        assert_eq!(
+            judged(None, None),
+            Err(Finding::RecordDeleted),
+            "it is not made anew yet"
+        );
         assert_eq!(judged(Some("v"), None), Err(Finding::RecordDeleted));
         assert_eq!(judged(Some("u"), None), Err(Finding::ProviderWentBack));
         assert_eq!(judged(Some("v"), Some("i/3/c")), Err(Finding::ProviderWentBack));
-        assert_eq!(judged(Some("v"), Some("i/5/e")), Ok(()), "a restore that makes objects anew, cut alike");
+        assert_eq!(
+            judged(Some("v"), Some("i/5/e")),
+            Ok(()),
+            "a restore that makes objects anew, cut alike"
+        );
     }
 
     #[test]

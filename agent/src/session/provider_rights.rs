@@ -148,6 +148,11 @@ impl Verification {
         Self { found: None, missing }
     }
 
+    /// Whether the contract namespace did not exist when it was read last.
+    pub fn is_gone(&self) -> bool {
+        self.found.is_none() && !self.lacks(READ_NAMESPACE)
+    }
+
     /// Whether a right is known to be missing.
     pub fn lacks(&self, right: ProviderRight) -> bool {
         self.missing.contains(&right)

@@ -1,7 +1,7 @@
 //! The open sessions, one per contract.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     sync::{Arc, Weak},
 };
 
@@ -81,6 +81,11 @@ impl Sessions {
             token: core.credential.token().cloned(),
             renewed: None,
         }))
+    }
+
+    /// Forgets holders of contracts that nothing here is bound to any more. `used` are the UIDs of the contracts of bindings and bundles.
+    pub fn tidy_holders(&self, used: &BTreeSet<String>) {
+        self.tools.holders.tidy(used);
     }
 
     /// Whether a contract has an open session.

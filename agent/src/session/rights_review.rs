@@ -152,6 +152,7 @@ impl SessionCore {
     /// Publishes what is known of the contract's UID and of the rights, if it changed.
     pub(super) fn verify(&self, verification: Verification) {
         self.note_uid(verification.found.as_ref());
+        self.holder.note_gone(verification.is_gone());
         self.unreadable_namespaces.send_if_modified(|unreadable| {
             let before = std::mem::replace(unreadable, verification.lacks(LIST_NAMESPACES));
             before != *unreadable

@@ -75,6 +75,9 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &AcceptArgs) -
     let writes = writes(&consumer, &binding).await?;
     found.writes = Some(writes);
     context.steps.note(&found.message);
+    if let Some(advice) = advice(&found.reason) {
+        context.steps.note(advice);
+    }
     context.steps.note(&writes.told());
     confirm(&found, args.yes)?;
     consumer
@@ -124,6 +127,25 @@ fn waiting(binding: &APIServiceBinding) -> Option<Waiting> {
         message: objects.message.clone(),
         order: HolderOrder::BeginAnew,
     })
+}
+
+/// What the user has to find out before accepting, by the reason of the condition Held.
+fn advice(reason: &str) -> Option<&'static str> {
+    match reason {
+        "SecondInstall" => Some(
+            "accept if the konnector of this cluster was removed and installed again, or its Lease was deleted; if another cluster or \
+             another konnector of this one serves the contract, remove one of the two first",
+        ),
+        "OlderKonnector" => Some(
+            "accept if the konnector of this cluster was rolled back and upgraded again; if a konnector of an older version still runs, \
+             here or in a clone of this cluster, stop it first: it does not know of other holders, and goes on writing",
+        ),
+        "RecordDeleted" => Some(
+            "accept if no other cluster was bound to the contract since its ClusterBinding was deleted; what differs on the two clusters \
+             is written from this one",
+        ),
+        _ => None,
+    }
 }
 
 /// Counts what the konnector would write for the bound objects of this cluster.
@@ -248,6 +270,18 @@ mod tests {
         let older = told(OBJECTS_IN_SYNC, "ObjectsFailing", "some are older: kubectl bind accept");
         assert_eq!(waiting(&older).unwrap().order, HolderOrder::BeginAnew);
         assert_eq!(waiting(&told(OBJECTS_IN_SYNC, "ObjectsFailing", "other")), None);
+    }
+
+    #[test]
+    fn who_has_to_find_out_something_is_told_what() {
+        for (reason, says) in [
+            ("SecondInstall", "removed and installed again"),
+            ("OlderKonnector", "rolled back and upgraded again"),
+            ("RecordDeleted", "no other cluster was bound"),
+        ] {
+            assert!(advice(reason).is_some_and(|advice| advice.contains(says)), "{reason}");
+        }
+        assert_eq!(advice("RestoredOrCloned"), None, "its message says all");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Decides what keeps the konnector from being removed, and what stays in its namespace.
 
 use bindery_api::{
-    labels,
+    annotations, labels,
     names::{KONNECTOR, KUBE_BIND_NAMESPACE},
     v1alpha2::{APIServiceBinding, APIServiceBindingBundle},
 };
@@ -32,6 +32,8 @@ pub(crate) struct Contents {
     pub(crate) ours: Vec<String>,
     /// Objects of others.
     pub(crate) others: Vec<String>,
+    /// Number of contracts that the konnector's Lease records: the konnector has not given them up on their providers.
+    pub(crate) held: usize,
 }
 
 /// Refuses while there are bindings or bundles, because only the konnector can end them.
@@ -80,6 +82,13 @@ pub(crate) fn contents(found: &[(ApiResource, DynamicObject)], going: &[ObjectRe
         if is_going || is_made || is_of_the_cluster(api, object) || is_of_synk(api, object) {
             continue;
         }
+        if is_lease_of_konnector(api, object) {
+            let is_record = |key: &&String| {
+                key.split_once('/')
+                    .is_some_and(|(domain, _)| domain == annotations::HOLDER)
+            };
+            contents.held += object.annotations().keys().filter(is_record).count();
+        }
         let names = if is_kept(api, object) {
             &mut contents.ours
         } else {
@@ -117,9 +126,12 @@ fn is_kept(api: &ApiResource, object: &DynamicObject) -> bool {
             let manager = object.labels().get(labels::MANAGED_BY).map(String::as_str);
             is_ours(&object.metadata) || manager == Some(KONNECTOR)
         }
-        "Lease" => object.name_any() == LEASE,
-        _ => false,
+        _ => is_lease_of_konnector(api, object),
     }
+}
+
+fn is_lease_of_konnector(api: &ApiResource, object: &DynamicObject) -> bool {
+    api.kind == "Lease" && object.name_any() == LEASE
 }
 
 /// Whether the object is the konnector's namespace.

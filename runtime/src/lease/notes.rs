@@ -137,7 +137,11 @@ impl LeaseNotes {
         let mut state = self.0.state.lock();
         let empty = Annotations::new();
         let read = annotations.unwrap_or(&empty);
-        let is_known = state.sent.iter().chain([&state.known]).any(|known| are_same(known, read));
+        let is_known = state
+            .sent
+            .iter()
+            .chain([&state.known])
+            .any(|known| are_same(known, read));
         if !is_known {
             state.wanted.clear();
             state.rewinds += 1;
@@ -251,7 +255,11 @@ mod tests {
             assert_eq!((notes.get(KEY).as_deref(), notes.rewinds()), (Some(arrived), 0));
             let mut next = lease(Some(arrived));
             notes.begin(&mut next);
-            assert_eq!(next, lease(Some("4")), "the last change is still wanted after {arrived}");
+            assert_eq!(
+                next,
+                lease(Some("4")),
+                "the last change is still wanted after {arrived}"
+            );
         }
         let notes = LeaseNotes::of(lease(Some("1")).as_ref());
         notes.set(KEY, Some("2".to_owned()));

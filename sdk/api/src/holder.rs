@@ -394,21 +394,34 @@ mod tests {
         let text = serde_json::to_string(&chain).unwrap();
         assert_eq!(text, r#"{"current":"i/1/a","attempts":[null],"binding":"u"}"#);
         assert_eq!(serde_json::from_str::<HolderChain>(&text).unwrap(), chain);
-        assert_eq!(chain.begin(Some(&step(1, "a")), Some(step(2, "b"))).binding.as_deref(), Some("u"));
+        assert_eq!(
+            chain.begin(Some(&step(1, "a")), Some(step(2, "b"))).binding.as_deref(),
+            Some("u")
+        );
     }
 
     #[test]
     fn a_chain_knows_the_cluster_binding_of_its_step() {
         let chain = HolderChain::fold(step(1, "a"));
-        assert!(!chain.has_lost_binding(None) && !chain.has_lost_binding(Some("u")), "it is not known");
+        assert!(
+            !chain.has_lost_binding(None) && !chain.has_lost_binding(Some("u")),
+            "it is not known"
+        );
         let chain = chain.on(Some("u"));
         assert!(!chain.has_lost_binding(Some("u")));
         assert!(chain.has_lost_binding(None) && chain.has_lost_binding(Some("v")));
         let mut anew = binding(None, 5);
         anew.metadata.uid = Some("v".to_owned());
         let recorded = RecordedHolder::of(&anew);
-        assert_eq!((recorded.record.is_none(), recorded.binding.as_deref()), (true, Some("v")));
-        assert_eq!(recorded.digest(), RecordedHolder::default().digest(), "an order holds when it is made anew");
+        assert_eq!(
+            (recorded.record.is_none(), recorded.binding.as_deref()),
+            (true, Some("v"))
+        );
+        assert_eq!(
+            recorded.digest(),
+            RecordedHolder::default().digest(),
+            "an order holds when it is made anew"
+        );
     }
 
     proptest! {

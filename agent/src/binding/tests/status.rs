@@ -597,7 +597,10 @@ fn a_right_that_a_bundles_binding_lacks_belongs_into_the_bundles_role() {
 fn a_right_to_list_that_is_taken_away_is_told_and_ends_nothing() {
     let unwatched = |mut seen: ObservedBinding| {
         let progress = &mut seen.engines.get_mut(CRD).unwrap().progress;
-        let problem = problem("cannot watch the consumer: cowboys is forbidden", Cause::ConsumerForbids);
+        let problem = problem(
+            "cannot watch the consumer: cowboys is forbidden",
+            Cause::ConsumerForbids,
+        );
         (progress.problem, progress.unwatched) = (Some(problem.clone()), Some(problem));
         seen
     };
@@ -615,7 +618,13 @@ fn a_right_to_list_that_is_taken_away_is_told_and_ends_nothing() {
         };
     }));
     told(&waiting, "changes are not seen");
-    check(&waiting, "Held", "RestoredOrCloned", Severity::Error, "kubectl bind accept");
+    check(
+        &waiting,
+        "Held",
+        "RestoredOrCloned",
+        Severity::Error,
+        "kubectl bind accept",
+    );
     for seen in [held, waiting] {
         let watched = with(served(), |watched| watched.session.clone_from(&seen.session));
         let (ops, expect) = (plan::plan(&seen).ops, plan::plan(&watched).ops);

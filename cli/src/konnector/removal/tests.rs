@@ -74,6 +74,8 @@ fn nothing_of_others_is_taken_for_ours() {
     }];
     let history = |set: &str| json!({ "type": wire::HISTORY_TYPE, "labels": { wire::LABEL_SET: set } });
     let label = |manager: &str| json!({ "labels": { labels::MANAGED_BY: manager } });
+    let held =
+        json!({ "annotations": { "holder.kube-bind.io/a": "{}", "holder.kube-bind.io/b": "{}", "example.com/c": "" } });
     let found = [
         object("apps/v1", "Deployment", "konnector", &json!({})),
         object(
@@ -85,7 +87,7 @@ fn nothing_of_others_is_taken_for_ours() {
         object("v1", "Pod", "konnector-1-x", &made_for("ReplicaSet", "konnector-1")),
         object("v1", "ServiceAccount", "default", &json!({})),
         object("v1", "ConfigMap", "kube-root-ca.crt", &json!({})),
-        object("coordination.k8s.io/v1", "Lease", "kube-bind", &json!({})),
+        object("coordination.k8s.io/v1", "Lease", "kube-bind", &held),
         object("coordination.k8s.io/v1", "Lease", "synk-konnector", &json!({})),
         object("v1", "Secret", "kubeconfig-a", &label("kubectl-bind")),
         object("v1", "Secret", "kubeconfig-renewed-a", &label("konnector")),
@@ -113,6 +115,7 @@ fn nothing_of_others_is_taken_for_ours() {
             "configmap/c"
         ]
     );
+    assert_eq!(contents.held, 2);
     assert_eq!(
         contents.ours,
         [

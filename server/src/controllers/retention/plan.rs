@@ -119,7 +119,11 @@ mod tests {
         check(&[restoring, until], end - 1, Some(RetentionStep::Wait(at(end))));
         check(&[restoring, until], end, Some(RetentionStep::End));
         let week = step(&copy(&[restoring]), "kube-bind-a", HOUR * 24 * 7, at(0));
-        assert_eq!(week, Some(RetentionStep::Stamp(at(end * 7))), "or as long as copies are retained");
+        assert_eq!(
+            week,
+            Some(RetentionStep::Stamp(at(end * 7))),
+            "or as long as copies are retained"
+        );
     }
 
     #[test]
