@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use bindery_api::{
     Condition, Conditions as _,
     holder::{HELD, HolderDigest, HolderRecord, RecordedHolder},
-    names::CLUSTER_BINDING,
+    names::{self, CLUSTER_BINDING},
     v1alpha2::{APIServiceBinding, ClusterBinding},
 };
 use bindery_e2e::{
@@ -18,10 +18,10 @@ use bindery_e2e::{
     run,
     wildwest::SOON,
 };
-use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::{coordination::v1::Lease, rbac::v1::ClusterRole};
 use kube::{
     Api, ResourceExt as _,
-    api::{DeleteParams, ListParams},
+    api::{DeleteParams, ListParams, PostParams},
 };
 
 const HERD: usize = 5;
@@ -118,6 +118,72 @@ fn a_second_install_waits_until_the_user_accepts_it() -> Result<()> {
         })
         .await?;
         bound.bind(&["accept", "cowboys", "--yes"]).await?;
+        bound.converged().await?;
+        goes_on(&bound.consumer).await?;
+        bound.unbind().await
+    })
+}
+
+#[test]
+fn a_deleted_cluster_binding_is_told_and_nothing_is_written_until_the_user_accepts() -> Result<()> {
+    run(async {
+        let mut bound = Bound::start("unrecorded", &PATIENT).await?;
+        bound.create(bound::names("herd", 0..HERD)).await?;
+        bound.converged().await?;
+        // The Lease records which ClusterBinding has the step.
+        restart(&mut bound).await?;
+        bound.converged().await?;
+        let records: Api<ClusterBinding> = Api::namespaced(bound.provider.plane.client(), &bound.contract);
+        records.delete(CLUSTER_BINDING, &DeleteParams::default()).await?;
+        waits(&bound.consumer, "RecordDeleted").await?;
+        let before = copies(&bound).await?;
+        bound.intend("herd-000", "rest").await?;
+        holds_for("nothing is written", PATIENCE, async || {
+            ensure!(copies(&bound).await? == before, "copies changed");
+            Ok(())
+        })
+        .await?;
+        bound.bind(&["accept", "cowboys", "--yes"]).await?;
+        bound.converged().await?;
+        goes_on(&bound.consumer).await?;
+        bound.unbind().await
+    })
+}
+
+#[test]
+fn a_right_to_list_that_is_taken_away_is_told_and_ends_nothing() -> Result<()> {
+    run(async {
+        let mut bound = Bound::start("blind", &PATIENT).await?;
+        bound.create(bound::names("herd", 0..HERD)).await?;
+        bound.converged().await?;
+        let roles: Api<ClusterRole> = Api::all(bound.consumer.plane.client());
+        let name = names::konnector_cluster_role("cowboys");
+        let mut role = roles.get(&name).await?;
+        let rules = role.rules.clone();
+        for rule in role.rules.iter_mut().flatten() {
+            rule.verbs.retain(|verb| verb != "list");
+        }
+        let mut role = roles.replace(&name, &PostParams::default(), &role).await?;
+        let before = copies(&bound).await?;
+        // After a break, the watch asks for the version of the list.
+        bound.consumer.plane.stop_api_server()?;
+        bound.consumer.plane.start_api_server().await?;
+        eventually_ok("the missing right to be told", SOON, async || {
+            let told = bound.condition("InformersSynced").await?;
+            ensure!(told.reason == "Forbidden" && told.message.contains(&name), "{told:?}");
+            Ok(())
+        })
+        .await?;
+        holds_for("the contract is held, and nothing ends", PATIENCE, async || {
+            let binding = binding(&bound.consumer).await?;
+            ensure!(binding.condition(HELD).is_none(), "{:?}", binding.conditions());
+            ensure!(copies(&bound).await? == before, "copies changed");
+            Ok(())
+        })
+        .await?;
+        role.rules = rules;
+        roles.replace(&name, &PostParams::default(), &role).await?;
+        bound.intend("herd-000", "rest").await?;
         bound.converged().await?;
         goes_on(&bound.consumer).await?;
         bound.unbind().await
