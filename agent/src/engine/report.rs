@@ -17,6 +17,8 @@ pub(crate) struct Issues {
 struct Failure {
     message: String,
     is_forbidden: bool,
+    /// How many failures in a row were such.
+    count: u32,
 }
 
 /// Why an engine or a claim is not in sync.
@@ -71,6 +73,9 @@ pub(crate) enum Watched {
 /// object comes as an event.
 pub(crate) const INVALID_RETRY: Duration = Duration::from_mins(5);
 
+/// A right counts as missing after this many refusals in a row: an API server that starts may not know any role for a moment.
+const FORBIDDEN_MIN: u32 = 3;
+
 impl Issues {
     /// Notes the issue of an object, or that it has none. Returns true if it is worth an event: new and not transient.
     pub(crate) fn set(&mut self, key: &ObjectKey, issue: Option<&Issue>) -> bool {
@@ -86,9 +91,13 @@ impl Issues {
     pub(crate) fn set_watch(&mut self, watched: Watched, failure: Option<&kube::Error>) -> bool {
         match failure {
             Some(error) => {
+                let is_forbidden = errors::is_forbidden(error);
+                let before = self.watch.get(&watched);
+                let before = before.filter(|before| before.is_forbidden == is_forbidden);
                 let failure = Failure {
                     message: errors::explain(error),
-                    is_forbidden: errors::is_forbidden(error),
+                    is_forbidden,
+                    count: before.map_or(1, |before| before.count.saturating_add(1)),
                 };
                 self.watch.insert(watched, failure);
                 false
@@ -126,7 +135,7 @@ impl Issues {
                 Watched::Provider(namespace) => namespace.is_empty(),
                 Watched::Place(_) => false,
             };
-            is_of_all && failure.is_forbidden
+            is_of_all && failure.is_forbidden && failure.count >= FORBIDDEN_MIN
         });
         let problems = forbidden.map(|(watched, failure)| failure.problem(watched));
         problems.min_by(|one, other| one.message.cmp(&other.message))
@@ -297,6 +306,11 @@ mod tests {
             (Watched::Place("ranch".into()), 403, None),
         ] {
             let mut issues = Issues::default();
+            issues.set_watch(watched.clone(), Some(&error(503)));
+            for _ in 1..FORBIDDEN_MIN {
+                issues.set_watch(watched.clone(), Some(&error(code)));
+                assert_eq!(issues.forbidden_watch(), None, "it may be there again soon");
+            }
             issues.set_watch(watched.clone(), Some(&error(code)));
             let cause = issues.forbidden_watch().map(|problem| problem.cause);
             assert_eq!(cause, expect, "{watched:?} {code}");
