@@ -169,9 +169,7 @@ impl BindingController {
             }
         }
     }
-}
 
-impl BindingController {
     /// The contracts that a binding or a bundle is pinned to.
     fn used_contracts(&self) -> BTreeSet<String> {
         let consumer = &self.context.consumer;

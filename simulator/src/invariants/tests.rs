@@ -658,11 +658,14 @@ fn a_retained_copy_ends_by_the_server_at_its_time() {
         object
     };
     let until = (bindery_api::annotations::RETAINED_UNTIL, "2026-01-04T00:00:00Z");
+    let soon = (bindery_api::annotations::RETAINED_UNTIL, "2026-01-01T01:00:00Z");
     let restoring = (bindery_api::annotations::RESTORING, "true");
     for (by, marks, is_allowed) in [
         (SERVER, &[until][..], true),
         (SERVER, &[], false),
-        (SERVER, &[until, restoring], false),
+        (SERVER, &[until, restoring], true),
+        (SERVER, &[soon, restoring], false),
+        (SERVER, &[restoring], false),
         (BINDER, &[until], false),
     ] {
         let mut world = World::new();
