@@ -70,8 +70,8 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &UndeployArgs)
     if contents.held > 0 && !stays {
         context.steps.note(&format!(
             "providers may still record this konnector as the holder of contracts, as after an unbind that did not wait for them ({} on \
-             the konnector's Lease, which is deleted); a konnector that is installed later and bound to one of them waits, with condition Held \
-             for reason SecondInstall, until you run: kubectl bind accept BINDING",
+             the konnector's Lease, which is deleted); a konnector that is installed later and bound to one of them waits, with condition \
+             Held for reason SecondInstall, until you run: kubectl bind accept BINDING",
             contents.held
         ));
     }
