@@ -40,7 +40,16 @@ pub(super) fn jobs() -> Vec<Job> {
     let docs = ["doc", "--locked", "--workspace", "--no-deps"];
     let examples = ["test", "--locked", "--workspace", "--doc"];
     // The crates as they would be published, built for the program of the README, in a project of its own.
-    let published = ["test", "--locked", "--workspace", "--test", "sdk", "--", "--ignored", "readme"];
+    let published = [
+        "test",
+        "--locked",
+        "--workspace",
+        "--test",
+        "sdk",
+        "--",
+        "--ignored",
+        "readme",
+    ];
     vec![
         job("lints", &lints),
         job("shipped programs", &shipped),

@@ -144,7 +144,7 @@ impl TransportError {
         }
         let unprocessed = chain
             .iter()
-            .any(|error| error.is::<ConnectError>() || is_refused_stream(*error));
+            .any(|error| error.is::<ConnectError>() || is_unprocessed(*error));
         let fault = chain
             .iter()
             .find_map(|error| fault_of(*error))
@@ -208,10 +208,15 @@ fn fault_of(error: &(dyn StdError + 'static)) -> Option<TransportFault> {
     }
 }
 
-/// Whether an error says that the server refused a stream before it processed anything of it (RFC 9113, section 8.7).
-fn is_refused_stream(error: &(dyn StdError + 'static)) -> bool {
-    let refused = error.downcast_ref::<h2::Error>();
-    refused.is_some_and(|error| error.is_remote() && error.reason() == Some(Reason::REFUSED_STREAM))
+/// Whether an error says that the server processed nothing of a stream: it refused the stream (RFC 9113, section 8.7), it shut the
+/// connection down before the stream (section 6.8), or the connection had ended before the stream was sent.
+fn is_unprocessed(error: &(dyn StdError + 'static)) -> bool {
+    if let Some(error) = error.downcast_ref::<h2::Error>() {
+        // Of the streams that the server may have begun when it shuts down, h2 reports how each of them ends instead.
+        return error.is_remote() && (error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM));
+    }
+    let unsent = error.downcast_ref::<hyper::Error>();
+    unsent.is_some_and(hyper::Error::is_canceled)
 }
 
 /// Whether an error says that the server refused the client's certificate. In TLS 1.3 the server says so when the client's end of
