@@ -247,7 +247,7 @@ class UnaryMethods:
         :param uid: UID of the export: one that was bound anew under the same name is not unbound by a late call.
         :param allow_missing: Succeed if there is no such export.
         :param validate_only: Check everything and count the leftovers, but write nothing.
-        :param force: Unbind although objects are left on the provider; they stay there.
+        :param force: Unbind although objects are left on the provider; they stay there, marked as released.
         :param wait: Seconds that the server may wait until the export is gone. None means 30.
         """
         request = api.DeleteExportRequest(
@@ -342,7 +342,7 @@ class UnaryMethods:
 
         :param uid: Only if the contract has this UID.
         :param exports: Names of the exports; empty means all.
-        :param force: Unbind although objects are left on the provider; they stay there.
+        :param force: Unbind although objects are left on the provider; they stay there, marked as released.
         :param validate_only: Check everything and count the leftovers, but write nothing.
         :param wait: Seconds that the server may wait until the exports are gone. None means 30.
         """
