@@ -564,8 +564,11 @@ type TemplateSpec struct {
 	// Namespace of the consumer whose provider namespace holds cluster-scoped objects of isolation NAMESPACED; empty means
 	// that the contract namespace does.
 	ClusterScopedNamespace string `protobuf:"bytes,9,opt,name=cluster_scoped_namespace,json=clusterScopedNamespace,proto3" json:"cluster_scoped_namespace,omitempty"`
-	unknownFields          protoimpl.UnknownFields
-	sizeCache              protoimpl.SizeCache
+	// How long the copies of deleted objects stay, so that the consumer can restore the objects; absent means that they are
+	// deleted at once.
+	Retention     *Retention `protobuf:"bytes,10,opt,name=retention,proto3" json:"retention,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TemplateSpec) Reset() {
@@ -659,6 +662,13 @@ func (x *TemplateSpec) GetClusterScopedNamespace() string {
 		return x.ClusterScopedNamespace
 	}
 	return ""
+}
+
+func (x *TemplateSpec) GetRetention() *Retention {
+	if x != nil {
+		return x.Retention
+	}
+	return nil
 }
 
 // Observed state of a template.
@@ -994,7 +1004,7 @@ const file_kubebind_v1alpha2_catalog_proto_rawDesc = "" +
 	"\x04spec\x18\x02 \x01(\v2\x1f.kubebind.v1alpha2.TemplateSpecR\x04spec\x129\n" +
 	"\x06status\x18\x03 \x01(\v2!.kubebind.v1alpha2.TemplateStatusR\x06status\x12\x1d\n" +
 	"\n" +
-	"granted_by\x18\x04 \x01(\tR\tgrantedBy\"\xc3\x04\n" +
+	"granted_by\x18\x04 \x01(\tR\tgrantedBy\"\xff\x04\n" +
 	"\fTemplateSpec\x12 \n" +
 	"\vdescription\x18\x01 \x01(\tR\vdescription\x12.\n" +
 	"\x05scope\x18\x02 \x01(\x0e2\x18.kubebind.v1alpha2.ScopeR\x05scope\x129\n" +
@@ -1006,7 +1016,9 @@ const file_kubebind_v1alpha2_catalog_proto_rawDesc = "" +
 	"\x14schema_update_policy\x18\x06 \x01(\x0e2%.kubebind.v1alpha2.SchemaUpdatePolicyR\x12schemaUpdatePolicy\x12:\n" +
 	"\tisolation\x18\a \x01(\x0e2\x1c.kubebind.v1alpha2.IsolationR\tisolation\x12J\n" +
 	"\x0fconflict_policy\x18\b \x01(\x0e2!.kubebind.v1alpha2.ConflictPolicyR\x0econflictPolicy\x128\n" +
-	"\x18cluster_scoped_namespace\x18\t \x01(\tR\x16clusterScopedNamespace\"N\n" +
+	"\x18cluster_scoped_namespace\x18\t \x01(\tR\x16clusterScopedNamespace\x12:\n" +
+	"\tretention\x18\n" +
+	" \x01(\v2\x1c.kubebind.v1alpha2.RetentionR\tretention\"N\n" +
 	"\x0eTemplateStatus\x12<\n" +
 	"\n" +
 	"conditions\x18\x01 \x03(\v2\x1c.kubebind.v1alpha2.ConditionR\n" +
@@ -1072,7 +1084,8 @@ var file_kubebind_v1alpha2_catalog_proto_goTypes = []any{
 	(SchemaUpdatePolicy)(0),         // 20: kubebind.v1alpha2.SchemaUpdatePolicy
 	(Isolation)(0),                  // 21: kubebind.v1alpha2.Isolation
 	(ConflictPolicy)(0),             // 22: kubebind.v1alpha2.ConflictPolicy
-	(*Condition)(nil),               // 23: kubebind.v1alpha2.Condition
+	(*Retention)(nil),               // 23: kubebind.v1alpha2.Retention
+	(*Condition)(nil),               // 24: kubebind.v1alpha2.Condition
 }
 var file_kubebind_v1alpha2_catalog_proto_depIdxs = []int32{
 	8,  // 0: kubebind.v1alpha2.ListTemplatesResponse.templates:type_name -> kubebind.v1alpha2.Template
@@ -1090,26 +1103,27 @@ var file_kubebind_v1alpha2_catalog_proto_depIdxs = []int32{
 	20, // 12: kubebind.v1alpha2.TemplateSpec.schema_update_policy:type_name -> kubebind.v1alpha2.SchemaUpdatePolicy
 	21, // 13: kubebind.v1alpha2.TemplateSpec.isolation:type_name -> kubebind.v1alpha2.Isolation
 	22, // 14: kubebind.v1alpha2.TemplateSpec.conflict_policy:type_name -> kubebind.v1alpha2.ConflictPolicy
-	23, // 15: kubebind.v1alpha2.TemplateStatus.conditions:type_name -> kubebind.v1alpha2.Condition
-	16, // 16: kubebind.v1alpha2.TemplateSchema.scope:type_name -> kubebind.v1alpha2.Scope
-	15, // 17: kubebind.v1alpha2.Collection.metadata:type_name -> kubebind.v1alpha2.ObjectMeta
-	13, // 18: kubebind.v1alpha2.Collection.spec:type_name -> kubebind.v1alpha2.CollectionSpec
-	14, // 19: kubebind.v1alpha2.Collection.status:type_name -> kubebind.v1alpha2.CollectionStatus
-	19, // 20: kubebind.v1alpha2.CollectionSpec.templates:type_name -> kubebind.v1alpha2.NameRef
-	23, // 21: kubebind.v1alpha2.CollectionStatus.conditions:type_name -> kubebind.v1alpha2.Condition
-	0,  // 22: kubebind.v1alpha2.CatalogService.ListTemplates:input_type -> kubebind.v1alpha2.ListTemplatesRequest
-	2,  // 23: kubebind.v1alpha2.CatalogService.GetTemplate:input_type -> kubebind.v1alpha2.GetTemplateRequest
-	4,  // 24: kubebind.v1alpha2.CatalogService.ListCollections:input_type -> kubebind.v1alpha2.ListCollectionsRequest
-	6,  // 25: kubebind.v1alpha2.CatalogService.GetCollection:input_type -> kubebind.v1alpha2.GetCollectionRequest
-	1,  // 26: kubebind.v1alpha2.CatalogService.ListTemplates:output_type -> kubebind.v1alpha2.ListTemplatesResponse
-	3,  // 27: kubebind.v1alpha2.CatalogService.GetTemplate:output_type -> kubebind.v1alpha2.GetTemplateResponse
-	5,  // 28: kubebind.v1alpha2.CatalogService.ListCollections:output_type -> kubebind.v1alpha2.ListCollectionsResponse
-	7,  // 29: kubebind.v1alpha2.CatalogService.GetCollection:output_type -> kubebind.v1alpha2.GetCollectionResponse
-	26, // [26:30] is the sub-list for method output_type
-	22, // [22:26] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	23, // 15: kubebind.v1alpha2.TemplateSpec.retention:type_name -> kubebind.v1alpha2.Retention
+	24, // 16: kubebind.v1alpha2.TemplateStatus.conditions:type_name -> kubebind.v1alpha2.Condition
+	16, // 17: kubebind.v1alpha2.TemplateSchema.scope:type_name -> kubebind.v1alpha2.Scope
+	15, // 18: kubebind.v1alpha2.Collection.metadata:type_name -> kubebind.v1alpha2.ObjectMeta
+	13, // 19: kubebind.v1alpha2.Collection.spec:type_name -> kubebind.v1alpha2.CollectionSpec
+	14, // 20: kubebind.v1alpha2.Collection.status:type_name -> kubebind.v1alpha2.CollectionStatus
+	19, // 21: kubebind.v1alpha2.CollectionSpec.templates:type_name -> kubebind.v1alpha2.NameRef
+	24, // 22: kubebind.v1alpha2.CollectionStatus.conditions:type_name -> kubebind.v1alpha2.Condition
+	0,  // 23: kubebind.v1alpha2.CatalogService.ListTemplates:input_type -> kubebind.v1alpha2.ListTemplatesRequest
+	2,  // 24: kubebind.v1alpha2.CatalogService.GetTemplate:input_type -> kubebind.v1alpha2.GetTemplateRequest
+	4,  // 25: kubebind.v1alpha2.CatalogService.ListCollections:input_type -> kubebind.v1alpha2.ListCollectionsRequest
+	6,  // 26: kubebind.v1alpha2.CatalogService.GetCollection:input_type -> kubebind.v1alpha2.GetCollectionRequest
+	1,  // 27: kubebind.v1alpha2.CatalogService.ListTemplates:output_type -> kubebind.v1alpha2.ListTemplatesResponse
+	3,  // 28: kubebind.v1alpha2.CatalogService.GetTemplate:output_type -> kubebind.v1alpha2.GetTemplateResponse
+	5,  // 29: kubebind.v1alpha2.CatalogService.ListCollections:output_type -> kubebind.v1alpha2.ListCollectionsResponse
+	7,  // 30: kubebind.v1alpha2.CatalogService.GetCollection:output_type -> kubebind.v1alpha2.GetCollectionResponse
+	27, // [27:31] is the sub-list for method output_type
+	23, // [23:27] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_kubebind_v1alpha2_catalog_proto_init() }

@@ -835,8 +835,11 @@ type ExportSpec struct {
 	// Namespace of the consumer whose provider namespace holds cluster-scoped objects of isolation NAMESPACED; empty means
 	// that the contract namespace does.
 	ClusterScopedNamespace string `protobuf:"bytes,6,opt,name=cluster_scoped_namespace,json=clusterScopedNamespace,proto3" json:"cluster_scoped_namespace,omitempty"`
-	unknownFields          protoimpl.UnknownFields
-	sizeCache              protoimpl.SizeCache
+	// How long the copies of deleted objects stay, so that the consumer can restore the objects; absent means that they are
+	// deleted at once.
+	Retention     *Retention `protobuf:"bytes,7,opt,name=retention,proto3" json:"retention,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExportSpec) Reset() {
@@ -909,6 +912,13 @@ func (x *ExportSpec) GetClusterScopedNamespace() string {
 		return x.ClusterScopedNamespace
 	}
 	return ""
+}
+
+func (x *ExportSpec) GetRetention() *Retention {
+	if x != nil {
+		return x.Retention
+	}
+	return nil
 }
 
 // Observed state of an export.
@@ -1678,7 +1688,7 @@ const file_kubebind_v1alpha2_export_proto_rawDesc = "" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.kubebind.v1alpha2.ObjectMetaR\bmetadata\x121\n" +
 	"\x04spec\x18\x02 \x01(\v2\x1d.kubebind.v1alpha2.ExportSpecR\x04spec\x127\n" +
 	"\x06status\x18\x03 \x01(\v2\x1f.kubebind.v1alpha2.ExportStatusR\x06status\x12F\n" +
-	"\rbound_schemas\x18\x04 \x03(\v2!.kubebind.v1alpha2.BoundSchemaRefR\fboundSchemas\"\x9b\x03\n" +
+	"\rbound_schemas\x18\x04 \x03(\v2!.kubebind.v1alpha2.BoundSchemaRefR\fboundSchemas\"\xd7\x03\n" +
 	"\n" +
 	"ExportSpec\x129\n" +
 	"\tresources\x18\x01 \x03(\v2\x1b.kubebind.v1alpha2.ResourceR\tresources\x12O\n" +
@@ -1686,7 +1696,8 @@ const file_kubebind_v1alpha2_export_proto_rawDesc = "" +
 	"\x0einformer_scope\x18\x03 \x01(\x0e2\x18.kubebind.v1alpha2.ScopeR\rinformerScope\x12:\n" +
 	"\tisolation\x18\x04 \x01(\x0e2\x1c.kubebind.v1alpha2.IsolationR\tisolation\x12J\n" +
 	"\x0fconflict_policy\x18\x05 \x01(\x0e2!.kubebind.v1alpha2.ConflictPolicyR\x0econflictPolicy\x128\n" +
-	"\x18cluster_scoped_namespace\x18\x06 \x01(\tR\x16clusterScopedNamespace\"L\n" +
+	"\x18cluster_scoped_namespace\x18\x06 \x01(\tR\x16clusterScopedNamespace\x12:\n" +
+	"\tretention\x18\a \x01(\v2\x1c.kubebind.v1alpha2.RetentionR\tretention\"L\n" +
 	"\fExportStatus\x12<\n" +
 	"\n" +
 	"conditions\x18\x01 \x03(\v2\x1c.kubebind.v1alpha2.ConditionR\n" +
@@ -1799,7 +1810,8 @@ var file_kubebind_v1alpha2_export_proto_goTypes = []any{
 	(Scope)(0),                     // 31: kubebind.v1alpha2.Scope
 	(Isolation)(0),                 // 32: kubebind.v1alpha2.Isolation
 	(ConflictPolicy)(0),            // 33: kubebind.v1alpha2.ConflictPolicy
-	(*Condition)(nil),              // 34: kubebind.v1alpha2.Condition
+	(*Retention)(nil),              // 34: kubebind.v1alpha2.Retention
+	(*Condition)(nil),              // 35: kubebind.v1alpha2.Condition
 }
 var file_kubebind_v1alpha2_export_proto_depIdxs = []int32{
 	10, // 0: kubebind.v1alpha2.ListExportsResponse.exports:type_name -> kubebind.v1alpha2.Export
@@ -1821,35 +1833,36 @@ var file_kubebind_v1alpha2_export_proto_depIdxs = []int32{
 	31, // 16: kubebind.v1alpha2.ExportSpec.informer_scope:type_name -> kubebind.v1alpha2.Scope
 	32, // 17: kubebind.v1alpha2.ExportSpec.isolation:type_name -> kubebind.v1alpha2.Isolation
 	33, // 18: kubebind.v1alpha2.ExportSpec.conflict_policy:type_name -> kubebind.v1alpha2.ConflictPolicy
-	34, // 19: kubebind.v1alpha2.ExportStatus.conditions:type_name -> kubebind.v1alpha2.Condition
-	27, // 20: kubebind.v1alpha2.BoundSchema.metadata:type_name -> kubebind.v1alpha2.ObjectMeta
-	14, // 21: kubebind.v1alpha2.BoundSchema.spec:type_name -> kubebind.v1alpha2.BoundSchemaSpec
-	21, // 22: kubebind.v1alpha2.BoundSchema.status:type_name -> kubebind.v1alpha2.BoundSchemaStatus
-	15, // 23: kubebind.v1alpha2.BoundSchemaSpec.names:type_name -> kubebind.v1alpha2.CustomResourceNames
-	31, // 24: kubebind.v1alpha2.BoundSchemaSpec.scope:type_name -> kubebind.v1alpha2.Scope
-	31, // 25: kubebind.v1alpha2.BoundSchemaSpec.informer_scope:type_name -> kubebind.v1alpha2.Scope
-	16, // 26: kubebind.v1alpha2.BoundSchemaSpec.versions:type_name -> kubebind.v1alpha2.BoundSchemaVersion
-	17, // 27: kubebind.v1alpha2.BoundSchemaVersion.subresources:type_name -> kubebind.v1alpha2.Subresources
-	20, // 28: kubebind.v1alpha2.BoundSchemaVersion.additional_printer_columns:type_name -> kubebind.v1alpha2.PrinterColumn
-	18, // 29: kubebind.v1alpha2.Subresources.status:type_name -> kubebind.v1alpha2.StatusSubresource
-	19, // 30: kubebind.v1alpha2.Subresources.scale:type_name -> kubebind.v1alpha2.ScaleSubresource
-	15, // 31: kubebind.v1alpha2.BoundSchemaStatus.accepted_names:type_name -> kubebind.v1alpha2.CustomResourceNames
-	34, // 32: kubebind.v1alpha2.BoundSchemaStatus.conditions:type_name -> kubebind.v1alpha2.Condition
-	0,  // 33: kubebind.v1alpha2.ExportService.ListExports:input_type -> kubebind.v1alpha2.ListExportsRequest
-	2,  // 34: kubebind.v1alpha2.ExportService.GetExport:input_type -> kubebind.v1alpha2.GetExportRequest
-	4,  // 35: kubebind.v1alpha2.ExportService.WatchExports:input_type -> kubebind.v1alpha2.WatchExportsRequest
-	6,  // 36: kubebind.v1alpha2.ExportService.GetBoundSchema:input_type -> kubebind.v1alpha2.GetBoundSchemaRequest
-	8,  // 37: kubebind.v1alpha2.ExportService.DeleteExport:input_type -> kubebind.v1alpha2.DeleteExportRequest
-	1,  // 38: kubebind.v1alpha2.ExportService.ListExports:output_type -> kubebind.v1alpha2.ListExportsResponse
-	3,  // 39: kubebind.v1alpha2.ExportService.GetExport:output_type -> kubebind.v1alpha2.GetExportResponse
-	5,  // 40: kubebind.v1alpha2.ExportService.WatchExports:output_type -> kubebind.v1alpha2.WatchExportsResponse
-	7,  // 41: kubebind.v1alpha2.ExportService.GetBoundSchema:output_type -> kubebind.v1alpha2.GetBoundSchemaResponse
-	9,  // 42: kubebind.v1alpha2.ExportService.DeleteExport:output_type -> kubebind.v1alpha2.DeleteExportResponse
-	38, // [38:43] is the sub-list for method output_type
-	33, // [33:38] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	34, // 19: kubebind.v1alpha2.ExportSpec.retention:type_name -> kubebind.v1alpha2.Retention
+	35, // 20: kubebind.v1alpha2.ExportStatus.conditions:type_name -> kubebind.v1alpha2.Condition
+	27, // 21: kubebind.v1alpha2.BoundSchema.metadata:type_name -> kubebind.v1alpha2.ObjectMeta
+	14, // 22: kubebind.v1alpha2.BoundSchema.spec:type_name -> kubebind.v1alpha2.BoundSchemaSpec
+	21, // 23: kubebind.v1alpha2.BoundSchema.status:type_name -> kubebind.v1alpha2.BoundSchemaStatus
+	15, // 24: kubebind.v1alpha2.BoundSchemaSpec.names:type_name -> kubebind.v1alpha2.CustomResourceNames
+	31, // 25: kubebind.v1alpha2.BoundSchemaSpec.scope:type_name -> kubebind.v1alpha2.Scope
+	31, // 26: kubebind.v1alpha2.BoundSchemaSpec.informer_scope:type_name -> kubebind.v1alpha2.Scope
+	16, // 27: kubebind.v1alpha2.BoundSchemaSpec.versions:type_name -> kubebind.v1alpha2.BoundSchemaVersion
+	17, // 28: kubebind.v1alpha2.BoundSchemaVersion.subresources:type_name -> kubebind.v1alpha2.Subresources
+	20, // 29: kubebind.v1alpha2.BoundSchemaVersion.additional_printer_columns:type_name -> kubebind.v1alpha2.PrinterColumn
+	18, // 30: kubebind.v1alpha2.Subresources.status:type_name -> kubebind.v1alpha2.StatusSubresource
+	19, // 31: kubebind.v1alpha2.Subresources.scale:type_name -> kubebind.v1alpha2.ScaleSubresource
+	15, // 32: kubebind.v1alpha2.BoundSchemaStatus.accepted_names:type_name -> kubebind.v1alpha2.CustomResourceNames
+	35, // 33: kubebind.v1alpha2.BoundSchemaStatus.conditions:type_name -> kubebind.v1alpha2.Condition
+	0,  // 34: kubebind.v1alpha2.ExportService.ListExports:input_type -> kubebind.v1alpha2.ListExportsRequest
+	2,  // 35: kubebind.v1alpha2.ExportService.GetExport:input_type -> kubebind.v1alpha2.GetExportRequest
+	4,  // 36: kubebind.v1alpha2.ExportService.WatchExports:input_type -> kubebind.v1alpha2.WatchExportsRequest
+	6,  // 37: kubebind.v1alpha2.ExportService.GetBoundSchema:input_type -> kubebind.v1alpha2.GetBoundSchemaRequest
+	8,  // 38: kubebind.v1alpha2.ExportService.DeleteExport:input_type -> kubebind.v1alpha2.DeleteExportRequest
+	1,  // 39: kubebind.v1alpha2.ExportService.ListExports:output_type -> kubebind.v1alpha2.ListExportsResponse
+	3,  // 40: kubebind.v1alpha2.ExportService.GetExport:output_type -> kubebind.v1alpha2.GetExportResponse
+	5,  // 41: kubebind.v1alpha2.ExportService.WatchExports:output_type -> kubebind.v1alpha2.WatchExportsResponse
+	7,  // 42: kubebind.v1alpha2.ExportService.GetBoundSchema:output_type -> kubebind.v1alpha2.GetBoundSchemaResponse
+	9,  // 43: kubebind.v1alpha2.ExportService.DeleteExport:output_type -> kubebind.v1alpha2.DeleteExportResponse
+	39, // [39:44] is the sub-list for method output_type
+	34, // [34:39] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_kubebind_v1alpha2_export_proto_init() }

@@ -516,6 +516,61 @@ func (x *Resource) GetVersions() []string {
 	return nil
 }
 
+// How long the copies of deleted objects stay with the provider, and what is changed in them for that time.
+type Retention struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How long, such as "72h", by the clock of the provider; field "for" of the CRD.
+	Duration string `protobuf:"bytes,1,opt,name=duration,proto3" json:"duration,omitempty"`
+	// A merge patch of the content of a copy, as JSON in UTF-8, that stops what the object runs; empty means none.
+	Suspend       []byte `protobuf:"bytes,2,opt,name=suspend,proto3" json:"suspend,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Retention) Reset() {
+	*x = Retention{}
+	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Retention) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Retention) ProtoMessage() {}
+
+func (x *Retention) ProtoReflect() protoreflect.Message {
+	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Retention.ProtoReflect.Descriptor instead.
+func (*Retention) Descriptor() ([]byte, []int) {
+	return file_kubebind_v1alpha2_types_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Retention) GetDuration() string {
+	if x != nil {
+		return x.Duration
+	}
+	return ""
+}
+
+func (x *Retention) GetSuspend() []byte {
+	if x != nil {
+		return x.Suspend
+	}
+	return nil
+}
+
 // Objects of another API that are copied along with the objects of an export, if the consumer accepts.
 type PermissionClaim struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -531,7 +586,7 @@ type PermissionClaim struct {
 
 func (x *PermissionClaim) Reset() {
 	*x = PermissionClaim{}
-	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[3]
+	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -543,7 +598,7 @@ func (x *PermissionClaim) String() string {
 func (*PermissionClaim) ProtoMessage() {}
 
 func (x *PermissionClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[3]
+	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -556,7 +611,7 @@ func (x *PermissionClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionClaim.ProtoReflect.Descriptor instead.
 func (*PermissionClaim) Descriptor() ([]byte, []int) {
-	return file_kubebind_v1alpha2_types_proto_rawDescGZIP(), []int{3}
+	return file_kubebind_v1alpha2_types_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *PermissionClaim) GetGroup() string {
@@ -595,7 +650,7 @@ type Selector struct {
 
 func (x *Selector) Reset() {
 	*x = Selector{}
-	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[4]
+	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -607,7 +662,7 @@ func (x *Selector) String() string {
 func (*Selector) ProtoMessage() {}
 
 func (x *Selector) ProtoReflect() protoreflect.Message {
-	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[4]
+	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -620,7 +675,7 @@ func (x *Selector) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Selector.ProtoReflect.Descriptor instead.
 func (*Selector) Descriptor() ([]byte, []int) {
-	return file_kubebind_v1alpha2_types_proto_rawDescGZIP(), []int{4}
+	return file_kubebind_v1alpha2_types_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Selector) GetLabelSelector() *LabelSelector {
@@ -657,7 +712,7 @@ type NamedResource struct {
 
 func (x *NamedResource) Reset() {
 	*x = NamedResource{}
-	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[5]
+	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -669,7 +724,7 @@ func (x *NamedResource) String() string {
 func (*NamedResource) ProtoMessage() {}
 
 func (x *NamedResource) ProtoReflect() protoreflect.Message {
-	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[5]
+	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -682,7 +737,7 @@ func (x *NamedResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamedResource.ProtoReflect.Descriptor instead.
 func (*NamedResource) Descriptor() ([]byte, []int) {
-	return file_kubebind_v1alpha2_types_proto_rawDescGZIP(), []int{5}
+	return file_kubebind_v1alpha2_types_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *NamedResource) GetName() string {
@@ -712,7 +767,7 @@ type LabelSelector struct {
 
 func (x *LabelSelector) Reset() {
 	*x = LabelSelector{}
-	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[6]
+	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -724,7 +779,7 @@ func (x *LabelSelector) String() string {
 func (*LabelSelector) ProtoMessage() {}
 
 func (x *LabelSelector) ProtoReflect() protoreflect.Message {
-	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[6]
+	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -737,7 +792,7 @@ func (x *LabelSelector) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelSelector.ProtoReflect.Descriptor instead.
 func (*LabelSelector) Descriptor() ([]byte, []int) {
-	return file_kubebind_v1alpha2_types_proto_rawDescGZIP(), []int{6}
+	return file_kubebind_v1alpha2_types_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *LabelSelector) GetMatchLabels() map[string]string {
@@ -769,7 +824,7 @@ type LabelSelectorRequirement struct {
 
 func (x *LabelSelectorRequirement) Reset() {
 	*x = LabelSelectorRequirement{}
-	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[7]
+	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -781,7 +836,7 @@ func (x *LabelSelectorRequirement) String() string {
 func (*LabelSelectorRequirement) ProtoMessage() {}
 
 func (x *LabelSelectorRequirement) ProtoReflect() protoreflect.Message {
-	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[7]
+	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -794,7 +849,7 @@ func (x *LabelSelectorRequirement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelSelectorRequirement.ProtoReflect.Descriptor instead.
 func (*LabelSelectorRequirement) Descriptor() ([]byte, []int) {
-	return file_kubebind_v1alpha2_types_proto_rawDescGZIP(), []int{7}
+	return file_kubebind_v1alpha2_types_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *LabelSelectorRequirement) GetKey() string {
@@ -835,7 +890,7 @@ type SelectorReference struct {
 
 func (x *SelectorReference) Reset() {
 	*x = SelectorReference{}
-	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[8]
+	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -847,7 +902,7 @@ func (x *SelectorReference) String() string {
 func (*SelectorReference) ProtoMessage() {}
 
 func (x *SelectorReference) ProtoReflect() protoreflect.Message {
-	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[8]
+	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -860,7 +915,7 @@ func (x *SelectorReference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SelectorReference.ProtoReflect.Descriptor instead.
 func (*SelectorReference) Descriptor() ([]byte, []int) {
-	return file_kubebind_v1alpha2_types_proto_rawDescGZIP(), []int{8}
+	return file_kubebind_v1alpha2_types_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SelectorReference) GetGroup() string {
@@ -904,7 +959,7 @@ type ReferencePath struct {
 
 func (x *ReferencePath) Reset() {
 	*x = ReferencePath{}
-	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[9]
+	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -916,7 +971,7 @@ func (x *ReferencePath) String() string {
 func (*ReferencePath) ProtoMessage() {}
 
 func (x *ReferencePath) ProtoReflect() protoreflect.Message {
-	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[9]
+	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -929,7 +984,7 @@ func (x *ReferencePath) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReferencePath.ProtoReflect.Descriptor instead.
 func (*ReferencePath) Descriptor() ([]byte, []int) {
-	return file_kubebind_v1alpha2_types_proto_rawDescGZIP(), []int{9}
+	return file_kubebind_v1alpha2_types_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ReferencePath) GetName() string {
@@ -957,7 +1012,7 @@ type NameRef struct {
 
 func (x *NameRef) Reset() {
 	*x = NameRef{}
-	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[10]
+	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -969,7 +1024,7 @@ func (x *NameRef) String() string {
 func (*NameRef) ProtoMessage() {}
 
 func (x *NameRef) ProtoReflect() protoreflect.Message {
-	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[10]
+	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -982,7 +1037,7 @@ func (x *NameRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NameRef.ProtoReflect.Descriptor instead.
 func (*NameRef) Descriptor() ([]byte, []int) {
-	return file_kubebind_v1alpha2_types_proto_rawDescGZIP(), []int{10}
+	return file_kubebind_v1alpha2_types_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *NameRef) GetName() string {
@@ -1005,7 +1060,7 @@ type LocalSecretKeyRef struct {
 
 func (x *LocalSecretKeyRef) Reset() {
 	*x = LocalSecretKeyRef{}
-	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[11]
+	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1017,7 +1072,7 @@ func (x *LocalSecretKeyRef) String() string {
 func (*LocalSecretKeyRef) ProtoMessage() {}
 
 func (x *LocalSecretKeyRef) ProtoReflect() protoreflect.Message {
-	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[11]
+	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1030,7 +1085,7 @@ func (x *LocalSecretKeyRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocalSecretKeyRef.ProtoReflect.Descriptor instead.
 func (*LocalSecretKeyRef) Descriptor() ([]byte, []int) {
-	return file_kubebind_v1alpha2_types_proto_rawDescGZIP(), []int{11}
+	return file_kubebind_v1alpha2_types_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *LocalSecretKeyRef) GetName() string {
@@ -1062,7 +1117,7 @@ type BoundSchemaRef struct {
 
 func (x *BoundSchemaRef) Reset() {
 	*x = BoundSchemaRef{}
-	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[12]
+	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1074,7 +1129,7 @@ func (x *BoundSchemaRef) String() string {
 func (*BoundSchemaRef) ProtoMessage() {}
 
 func (x *BoundSchemaRef) ProtoReflect() protoreflect.Message {
-	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[12]
+	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1087,7 +1142,7 @@ func (x *BoundSchemaRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoundSchemaRef.ProtoReflect.Descriptor instead.
 func (*BoundSchemaRef) Descriptor() ([]byte, []int) {
-	return file_kubebind_v1alpha2_types_proto_rawDescGZIP(), []int{12}
+	return file_kubebind_v1alpha2_types_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *BoundSchemaRef) GetName() string {
@@ -1133,7 +1188,7 @@ type Kubeconfig struct {
 
 func (x *Kubeconfig) Reset() {
 	*x = Kubeconfig{}
-	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[13]
+	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1145,7 +1200,7 @@ func (x *Kubeconfig) String() string {
 func (*Kubeconfig) ProtoMessage() {}
 
 func (x *Kubeconfig) ProtoReflect() protoreflect.Message {
-	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[13]
+	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1158,7 +1213,7 @@ func (x *Kubeconfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Kubeconfig.ProtoReflect.Descriptor instead.
 func (*Kubeconfig) Descriptor() ([]byte, []int) {
-	return file_kubebind_v1alpha2_types_proto_rawDescGZIP(), []int{13}
+	return file_kubebind_v1alpha2_types_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Kubeconfig) GetKubeconfig() []byte {
@@ -1216,7 +1271,7 @@ type SnapshotBegin struct {
 
 func (x *SnapshotBegin) Reset() {
 	*x = SnapshotBegin{}
-	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[14]
+	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1228,7 +1283,7 @@ func (x *SnapshotBegin) String() string {
 func (*SnapshotBegin) ProtoMessage() {}
 
 func (x *SnapshotBegin) ProtoReflect() protoreflect.Message {
-	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[14]
+	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1241,7 +1296,7 @@ func (x *SnapshotBegin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotBegin.ProtoReflect.Descriptor instead.
 func (*SnapshotBegin) Descriptor() ([]byte, []int) {
-	return file_kubebind_v1alpha2_types_proto_rawDescGZIP(), []int{14}
+	return file_kubebind_v1alpha2_types_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SnapshotBegin) GetResumeRefused() bool {
@@ -1269,7 +1324,7 @@ type SnapshotComplete struct {
 
 func (x *SnapshotComplete) Reset() {
 	*x = SnapshotComplete{}
-	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[15]
+	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1281,7 +1336,7 @@ func (x *SnapshotComplete) String() string {
 func (*SnapshotComplete) ProtoMessage() {}
 
 func (x *SnapshotComplete) ProtoReflect() protoreflect.Message {
-	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[15]
+	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1294,7 +1349,7 @@ func (x *SnapshotComplete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotComplete.ProtoReflect.Descriptor instead.
 func (*SnapshotComplete) Descriptor() ([]byte, []int) {
-	return file_kubebind_v1alpha2_types_proto_rawDescGZIP(), []int{15}
+	return file_kubebind_v1alpha2_types_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SnapshotComplete) GetObjectCount() int32 {
@@ -1319,7 +1374,7 @@ type Removed struct {
 
 func (x *Removed) Reset() {
 	*x = Removed{}
-	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[16]
+	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1331,7 +1386,7 @@ func (x *Removed) String() string {
 func (*Removed) ProtoMessage() {}
 
 func (x *Removed) ProtoReflect() protoreflect.Message {
-	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[16]
+	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1344,7 +1399,7 @@ func (x *Removed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Removed.ProtoReflect.Descriptor instead.
 func (*Removed) Descriptor() ([]byte, []int) {
-	return file_kubebind_v1alpha2_types_proto_rawDescGZIP(), []int{16}
+	return file_kubebind_v1alpha2_types_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Removed) GetNamespace() string {
@@ -1377,7 +1432,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[17]
+	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1389,7 +1444,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[17]
+	mi := &file_kubebind_v1alpha2_types_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1402,7 +1457,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_kubebind_v1alpha2_types_proto_rawDescGZIP(), []int{17}
+	return file_kubebind_v1alpha2_types_proto_rawDescGZIP(), []int{18}
 }
 
 var File_kubebind_v1alpha2_types_proto protoreflect.FileDescriptor
@@ -1436,7 +1491,10 @@ const file_kubebind_v1alpha2_types_proto_rawDesc = "" +
 	"\bResource\x12\x19\n" +
 	"\x05group\x18\x01 \x01(\tB\x03\xe0A\x01R\x05group\x12\x1f\n" +
 	"\bresource\x18\x02 \x01(\tB\x03\xe0A\x02R\bresource\x12\x1f\n" +
-	"\bversions\x18\x03 \x03(\tB\x03\xe0A\x01R\bversions\"\x8b\x01\n" +
+	"\bversions\x18\x03 \x03(\tB\x03\xe0A\x01R\bversions\"A\n" +
+	"\tRetention\x12\x1a\n" +
+	"\bduration\x18\x01 \x01(\tR\bduration\x12\x18\n" +
+	"\asuspend\x18\x02 \x01(\fR\asuspend\"\x8b\x01\n" +
 	"\x0fPermissionClaim\x12\x19\n" +
 	"\x05group\x18\x01 \x01(\tB\x03\xe0A\x01R\x05group\x12\x1f\n" +
 	"\bresource\x18\x02 \x01(\tB\x03\xe0A\x02R\bresource\x12<\n" +
@@ -1532,7 +1590,7 @@ func file_kubebind_v1alpha2_types_proto_rawDescGZIP() []byte {
 }
 
 var file_kubebind_v1alpha2_types_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_kubebind_v1alpha2_types_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_kubebind_v1alpha2_types_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_kubebind_v1alpha2_types_proto_goTypes = []any{
 	(Isolation)(0),                   // 0: kubebind.v1alpha2.Isolation
 	(Scope)(0),                       // 1: kubebind.v1alpha2.Scope
@@ -1541,41 +1599,42 @@ var file_kubebind_v1alpha2_types_proto_goTypes = []any{
 	(*ObjectMeta)(nil),               // 4: kubebind.v1alpha2.ObjectMeta
 	(*Condition)(nil),                // 5: kubebind.v1alpha2.Condition
 	(*Resource)(nil),                 // 6: kubebind.v1alpha2.Resource
-	(*PermissionClaim)(nil),          // 7: kubebind.v1alpha2.PermissionClaim
-	(*Selector)(nil),                 // 8: kubebind.v1alpha2.Selector
-	(*NamedResource)(nil),            // 9: kubebind.v1alpha2.NamedResource
-	(*LabelSelector)(nil),            // 10: kubebind.v1alpha2.LabelSelector
-	(*LabelSelectorRequirement)(nil), // 11: kubebind.v1alpha2.LabelSelectorRequirement
-	(*SelectorReference)(nil),        // 12: kubebind.v1alpha2.SelectorReference
-	(*ReferencePath)(nil),            // 13: kubebind.v1alpha2.ReferencePath
-	(*NameRef)(nil),                  // 14: kubebind.v1alpha2.NameRef
-	(*LocalSecretKeyRef)(nil),        // 15: kubebind.v1alpha2.LocalSecretKeyRef
-	(*BoundSchemaRef)(nil),           // 16: kubebind.v1alpha2.BoundSchemaRef
-	(*Kubeconfig)(nil),               // 17: kubebind.v1alpha2.Kubeconfig
-	(*SnapshotBegin)(nil),            // 18: kubebind.v1alpha2.SnapshotBegin
-	(*SnapshotComplete)(nil),         // 19: kubebind.v1alpha2.SnapshotComplete
-	(*Removed)(nil),                  // 20: kubebind.v1alpha2.Removed
-	(*Heartbeat)(nil),                // 21: kubebind.v1alpha2.Heartbeat
-	nil,                              // 22: kubebind.v1alpha2.ObjectMeta.LabelsEntry
-	nil,                              // 23: kubebind.v1alpha2.LabelSelector.MatchLabelsEntry
-	(*timestamppb.Timestamp)(nil),    // 24: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 25: google.protobuf.Duration
+	(*Retention)(nil),                // 7: kubebind.v1alpha2.Retention
+	(*PermissionClaim)(nil),          // 8: kubebind.v1alpha2.PermissionClaim
+	(*Selector)(nil),                 // 9: kubebind.v1alpha2.Selector
+	(*NamedResource)(nil),            // 10: kubebind.v1alpha2.NamedResource
+	(*LabelSelector)(nil),            // 11: kubebind.v1alpha2.LabelSelector
+	(*LabelSelectorRequirement)(nil), // 12: kubebind.v1alpha2.LabelSelectorRequirement
+	(*SelectorReference)(nil),        // 13: kubebind.v1alpha2.SelectorReference
+	(*ReferencePath)(nil),            // 14: kubebind.v1alpha2.ReferencePath
+	(*NameRef)(nil),                  // 15: kubebind.v1alpha2.NameRef
+	(*LocalSecretKeyRef)(nil),        // 16: kubebind.v1alpha2.LocalSecretKeyRef
+	(*BoundSchemaRef)(nil),           // 17: kubebind.v1alpha2.BoundSchemaRef
+	(*Kubeconfig)(nil),               // 18: kubebind.v1alpha2.Kubeconfig
+	(*SnapshotBegin)(nil),            // 19: kubebind.v1alpha2.SnapshotBegin
+	(*SnapshotComplete)(nil),         // 20: kubebind.v1alpha2.SnapshotComplete
+	(*Removed)(nil),                  // 21: kubebind.v1alpha2.Removed
+	(*Heartbeat)(nil),                // 22: kubebind.v1alpha2.Heartbeat
+	nil,                              // 23: kubebind.v1alpha2.ObjectMeta.LabelsEntry
+	nil,                              // 24: kubebind.v1alpha2.LabelSelector.MatchLabelsEntry
+	(*timestamppb.Timestamp)(nil),    // 25: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 26: google.protobuf.Duration
 }
 var file_kubebind_v1alpha2_types_proto_depIdxs = []int32{
-	24, // 0: kubebind.v1alpha2.ObjectMeta.creation_timestamp:type_name -> google.protobuf.Timestamp
-	24, // 1: kubebind.v1alpha2.ObjectMeta.deletion_timestamp:type_name -> google.protobuf.Timestamp
-	22, // 2: kubebind.v1alpha2.ObjectMeta.labels:type_name -> kubebind.v1alpha2.ObjectMeta.LabelsEntry
-	24, // 3: kubebind.v1alpha2.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
-	8,  // 4: kubebind.v1alpha2.PermissionClaim.selector:type_name -> kubebind.v1alpha2.Selector
-	10, // 5: kubebind.v1alpha2.Selector.label_selector:type_name -> kubebind.v1alpha2.LabelSelector
-	9,  // 6: kubebind.v1alpha2.Selector.named_resources:type_name -> kubebind.v1alpha2.NamedResource
-	12, // 7: kubebind.v1alpha2.Selector.references:type_name -> kubebind.v1alpha2.SelectorReference
-	23, // 8: kubebind.v1alpha2.LabelSelector.match_labels:type_name -> kubebind.v1alpha2.LabelSelector.MatchLabelsEntry
-	11, // 9: kubebind.v1alpha2.LabelSelector.match_expressions:type_name -> kubebind.v1alpha2.LabelSelectorRequirement
-	13, // 10: kubebind.v1alpha2.SelectorReference.json_path:type_name -> kubebind.v1alpha2.ReferencePath
-	25, // 11: kubebind.v1alpha2.Kubeconfig.expires_in:type_name -> google.protobuf.Duration
-	25, // 12: kubebind.v1alpha2.Kubeconfig.renew_after:type_name -> google.protobuf.Duration
-	24, // 13: kubebind.v1alpha2.Kubeconfig.expire_time:type_name -> google.protobuf.Timestamp
+	25, // 0: kubebind.v1alpha2.ObjectMeta.creation_timestamp:type_name -> google.protobuf.Timestamp
+	25, // 1: kubebind.v1alpha2.ObjectMeta.deletion_timestamp:type_name -> google.protobuf.Timestamp
+	23, // 2: kubebind.v1alpha2.ObjectMeta.labels:type_name -> kubebind.v1alpha2.ObjectMeta.LabelsEntry
+	25, // 3: kubebind.v1alpha2.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
+	9,  // 4: kubebind.v1alpha2.PermissionClaim.selector:type_name -> kubebind.v1alpha2.Selector
+	11, // 5: kubebind.v1alpha2.Selector.label_selector:type_name -> kubebind.v1alpha2.LabelSelector
+	10, // 6: kubebind.v1alpha2.Selector.named_resources:type_name -> kubebind.v1alpha2.NamedResource
+	13, // 7: kubebind.v1alpha2.Selector.references:type_name -> kubebind.v1alpha2.SelectorReference
+	24, // 8: kubebind.v1alpha2.LabelSelector.match_labels:type_name -> kubebind.v1alpha2.LabelSelector.MatchLabelsEntry
+	12, // 9: kubebind.v1alpha2.LabelSelector.match_expressions:type_name -> kubebind.v1alpha2.LabelSelectorRequirement
+	14, // 10: kubebind.v1alpha2.SelectorReference.json_path:type_name -> kubebind.v1alpha2.ReferencePath
+	26, // 11: kubebind.v1alpha2.Kubeconfig.expires_in:type_name -> google.protobuf.Duration
+	26, // 12: kubebind.v1alpha2.Kubeconfig.renew_after:type_name -> google.protobuf.Duration
+	25, // 13: kubebind.v1alpha2.Kubeconfig.expire_time:type_name -> google.protobuf.Timestamp
 	14, // [14:14] is the sub-list for method output_type
 	14, // [14:14] is the sub-list for method input_type
 	14, // [14:14] is the sub-list for extension type_name
@@ -1594,7 +1653,7 @@ func file_kubebind_v1alpha2_types_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kubebind_v1alpha2_types_proto_rawDesc), len(file_kubebind_v1alpha2_types_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

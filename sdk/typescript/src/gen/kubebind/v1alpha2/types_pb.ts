@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file kubebind/v1alpha2/types.proto.
  */
 export const file_kubebind_v1alpha2_types: GenFile = /*@__PURE__*/
-  fileDesc("Ch1rdWJlYmluZC92MWFscGhhMi90eXBlcy5wcm90bxIRa3ViZWJpbmQudjFhbHBoYTIi6gIKCk9iamVjdE1ldGESEQoEbmFtZRgBIAEoCUID4EECEhYKCW5hbWVzcGFjZRgCIAEoCUID4EEDEhAKA3VpZBgDIAEoCUID4EEDEhcKCmdlbmVyYXRpb24YBCABKANCA+BBAxIdChByZXNvdXJjZV92ZXJzaW9uGAUgASgJQgPgQQMSOwoSY3JlYXRpb25fdGltZXN0YW1wGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEID4EEDEjsKEmRlbGV0aW9uX3RpbWVzdGFtcBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCA+BBAxI+CgZsYWJlbHMYCCADKAsyKS5rdWJlYmluZC52MWFscGhhMi5PYmplY3RNZXRhLkxhYmVsc0VudHJ5QgPgQQEaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASLWAQoJQ29uZGl0aW9uEhEKBHR5cGUYASABKAlCA+BBAxITCgZzdGF0dXMYAiABKAlCA+BBAxIVCghzZXZlcml0eRgDIAEoCUID4EEDEhMKBnJlYXNvbhgEIAEoCUID4EEDEhQKB21lc3NhZ2UYBSABKAlCA+BBAxI9ChRsYXN0X3RyYW5zaXRpb25fdGltZRgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCA+BBAxIgChNvYnNlcnZlZF9nZW5lcmF0aW9uGAcgASgDQgPgQQMiTAoIUmVzb3VyY2USEgoFZ3JvdXAYASABKAlCA+BBARIVCghyZXNvdXJjZRgCIAEoCUID4EECEhUKCHZlcnNpb25zGAMgAygJQgPgQQEicAoPUGVybWlzc2lvbkNsYWltEhIKBWdyb3VwGAEgASgJQgPgQQESFQoIcmVzb3VyY2UYAiABKAlCA+BBAhIyCghzZWxlY3RvchgDIAEoCzIbLmt1YmViaW5kLnYxYWxwaGEyLlNlbGVjdG9yQgPgQQIiyAEKCFNlbGVjdG9yEj0KDmxhYmVsX3NlbGVjdG9yGAEgASgLMiAua3ViZWJpbmQudjFhbHBoYTIuTGFiZWxTZWxlY3RvckID4EEBEj4KD25hbWVkX3Jlc291cmNlcxgCIAMoCzIgLmt1YmViaW5kLnYxYWxwaGEyLk5hbWVkUmVzb3VyY2VCA+BBARI9CgpyZWZlcmVuY2VzGAMgAygLMiQua3ViZWJpbmQudjFhbHBoYTIuU2VsZWN0b3JSZWZlcmVuY2VCA+BBASI6Cg1OYW1lZFJlc291cmNlEhEKBG5hbWUYASABKAlCA+BBAhIWCgluYW1lc3BhY2UYAiABKAlCA+BBASLeAQoNTGFiZWxTZWxlY3RvchJMCgxtYXRjaF9sYWJlbHMYASADKAsyMS5rdWJlYmluZC52MWFscGhhMi5MYWJlbFNlbGVjdG9yLk1hdGNoTGFiZWxzRW50cnlCA+BBARJLChFtYXRjaF9leHByZXNzaW9ucxgCIAMoCzIrLmt1YmViaW5kLnYxYWxwaGEyLkxhYmVsU2VsZWN0b3JSZXF1aXJlbWVudEID4EEBGjIKEE1hdGNoTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJYChhMYWJlbFNlbGVjdG9yUmVxdWlyZW1lbnQSEAoDa2V5GAEgASgJQgPgQQISFQoIb3BlcmF0b3IYAiABKAlCA+BBAhITCgZ2YWx1ZXMYAyADKAlCA+BBASKPAQoRU2VsZWN0b3JSZWZlcmVuY2USEgoFZ3JvdXAYASABKAlCA+BBARIVCghyZXNvdXJjZRgCIAEoCUID4EECEhUKCHZlcnNpb25zGAMgAygJQgPgQQESOAoJanNvbl9wYXRoGAQgASgLMiAua3ViZWJpbmQudjFhbHBoYTIuUmVmZXJlbmNlUGF0aEID4EECIjoKDVJlZmVyZW5jZVBhdGgSEQoEbmFtZRgBIAEoCUID4EEBEhYKCW5hbWVzcGFjZRgCIAEoCUID4EEBIhwKB05hbWVSZWYSEQoEbmFtZRgBIAEoCUID4EECIjgKEUxvY2FsU2VjcmV0S2V5UmVmEhEKBG5hbWUYASABKAlCA+BBAhIQCgNrZXkYAiABKAlCA+BBAiJPCg5Cb3VuZFNjaGVtYVJlZhIRCgRuYW1lGAEgASgJQgPgQQMSEQoEaGFzaBgCIAEoCUID4EEDEhcKCnNpemVfYnl0ZXMYAyABKAVCA+BBAyL+AQoKS3ViZWNvbmZpZxIaCgprdWJlY29uZmlnGAEgASgMQgaAAQHgQQMSGQoMY29udHJhY3RfdWlkGAIgASgJQgPgQQMSGgoNY3JlZGVudGlhbF9pZBgDIAEoCUID4EEDEjIKCmV4cGlyZXNfaW4YBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb25CA+BBAxIzCgtyZW5ld19hZnRlchgFIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbkID4EEDEjQKC2V4cGlyZV90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEID4EEDIjcKDVNuYXBzaG90QmVnaW4SFgoOcmVzdW1lX3JlZnVzZWQYASABKAgSDgoGcmVhc29uGAIgASgJIigKEFNuYXBzaG90Q29tcGxldGUSFAoMb2JqZWN0X2NvdW50GAEgASgFIjcKB1JlbW92ZWQSEQoJbmFtZXNwYWNlGAEgASgJEgwKBG5hbWUYAiABKAkSCwoDdWlkGAMgASgJIgsKCUhlYXJ0YmVhdCpsCglJc29sYXRpb24SGQoVSVNPTEFUSU9OX1VOU1BFQ0lGSUVEEAASFgoSSVNPTEFUSU9OX1BSRUZJWEVEEAESGAoUSVNPTEFUSU9OX05BTUVTUEFDRUQQAhISCg5JU09MQVRJT05fTk9ORRADKkcKBVNjb3BlEhUKEVNDT1BFX1VOU1BFQ0lGSUVEEAASEQoNU0NPUEVfQ0xVU1RFUhABEhQKEFNDT1BFX05BTUVTUEFDRUQQAip7ChJTY2hlbWFVcGRhdGVQb2xpY3kSJAogU0NIRU1BX1VQREFURV9QT0xJQ1lfVU5TUEVDSUZJRUQQABIeChpTQ0hFTUFfVVBEQVRFX1BPTElDWV9ORVZFUhABEh8KG1NDSEVNQV9VUERBVEVfUE9MSUNZX0FMV0FZUxACKnAKDkNvbmZsaWN0UG9saWN5Eh8KG0NPTkZMSUNUX1BPTElDWV9VTlNQRUNJRklFRBAAEh4KGkNPTkZMSUNUX1BPTElDWV9GSVJTVF9XSU5TEAESHQoZQ09ORkxJQ1RfUE9MSUNZX0xBU1RfV0lOUxACQkBaPmt1YmUtYmluZC5pby9iaW5kZXJ5L3Nkay9nby9rdWJlYmluZC92MWFscGhhMjtrdWJlYmluZHYxYWxwaGEyYgZwcm90bzM", [file_google_api_field_behavior, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("Ch1rdWJlYmluZC92MWFscGhhMi90eXBlcy5wcm90bxIRa3ViZWJpbmQudjFhbHBoYTIi6gIKCk9iamVjdE1ldGESEQoEbmFtZRgBIAEoCUID4EECEhYKCW5hbWVzcGFjZRgCIAEoCUID4EEDEhAKA3VpZBgDIAEoCUID4EEDEhcKCmdlbmVyYXRpb24YBCABKANCA+BBAxIdChByZXNvdXJjZV92ZXJzaW9uGAUgASgJQgPgQQMSOwoSY3JlYXRpb25fdGltZXN0YW1wGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEID4EEDEjsKEmRlbGV0aW9uX3RpbWVzdGFtcBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCA+BBAxI+CgZsYWJlbHMYCCADKAsyKS5rdWJlYmluZC52MWFscGhhMi5PYmplY3RNZXRhLkxhYmVsc0VudHJ5QgPgQQEaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASLWAQoJQ29uZGl0aW9uEhEKBHR5cGUYASABKAlCA+BBAxITCgZzdGF0dXMYAiABKAlCA+BBAxIVCghzZXZlcml0eRgDIAEoCUID4EEDEhMKBnJlYXNvbhgEIAEoCUID4EEDEhQKB21lc3NhZ2UYBSABKAlCA+BBAxI9ChRsYXN0X3RyYW5zaXRpb25fdGltZRgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCA+BBAxIgChNvYnNlcnZlZF9nZW5lcmF0aW9uGAcgASgDQgPgQQMiTAoIUmVzb3VyY2USEgoFZ3JvdXAYASABKAlCA+BBARIVCghyZXNvdXJjZRgCIAEoCUID4EECEhUKCHZlcnNpb25zGAMgAygJQgPgQQEiLgoJUmV0ZW50aW9uEhAKCGR1cmF0aW9uGAEgASgJEg8KB3N1c3BlbmQYAiABKAwicAoPUGVybWlzc2lvbkNsYWltEhIKBWdyb3VwGAEgASgJQgPgQQESFQoIcmVzb3VyY2UYAiABKAlCA+BBAhIyCghzZWxlY3RvchgDIAEoCzIbLmt1YmViaW5kLnYxYWxwaGEyLlNlbGVjdG9yQgPgQQIiyAEKCFNlbGVjdG9yEj0KDmxhYmVsX3NlbGVjdG9yGAEgASgLMiAua3ViZWJpbmQudjFhbHBoYTIuTGFiZWxTZWxlY3RvckID4EEBEj4KD25hbWVkX3Jlc291cmNlcxgCIAMoCzIgLmt1YmViaW5kLnYxYWxwaGEyLk5hbWVkUmVzb3VyY2VCA+BBARI9CgpyZWZlcmVuY2VzGAMgAygLMiQua3ViZWJpbmQudjFhbHBoYTIuU2VsZWN0b3JSZWZlcmVuY2VCA+BBASI6Cg1OYW1lZFJlc291cmNlEhEKBG5hbWUYASABKAlCA+BBAhIWCgluYW1lc3BhY2UYAiABKAlCA+BBASLeAQoNTGFiZWxTZWxlY3RvchJMCgxtYXRjaF9sYWJlbHMYASADKAsyMS5rdWJlYmluZC52MWFscGhhMi5MYWJlbFNlbGVjdG9yLk1hdGNoTGFiZWxzRW50cnlCA+BBARJLChFtYXRjaF9leHByZXNzaW9ucxgCIAMoCzIrLmt1YmViaW5kLnYxYWxwaGEyLkxhYmVsU2VsZWN0b3JSZXF1aXJlbWVudEID4EEBGjIKEE1hdGNoTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJYChhMYWJlbFNlbGVjdG9yUmVxdWlyZW1lbnQSEAoDa2V5GAEgASgJQgPgQQISFQoIb3BlcmF0b3IYAiABKAlCA+BBAhITCgZ2YWx1ZXMYAyADKAlCA+BBASKPAQoRU2VsZWN0b3JSZWZlcmVuY2USEgoFZ3JvdXAYASABKAlCA+BBARIVCghyZXNvdXJjZRgCIAEoCUID4EECEhUKCHZlcnNpb25zGAMgAygJQgPgQQESOAoJanNvbl9wYXRoGAQgASgLMiAua3ViZWJpbmQudjFhbHBoYTIuUmVmZXJlbmNlUGF0aEID4EECIjoKDVJlZmVyZW5jZVBhdGgSEQoEbmFtZRgBIAEoCUID4EEBEhYKCW5hbWVzcGFjZRgCIAEoCUID4EEBIhwKB05hbWVSZWYSEQoEbmFtZRgBIAEoCUID4EECIjgKEUxvY2FsU2VjcmV0S2V5UmVmEhEKBG5hbWUYASABKAlCA+BBAhIQCgNrZXkYAiABKAlCA+BBAiJPCg5Cb3VuZFNjaGVtYVJlZhIRCgRuYW1lGAEgASgJQgPgQQMSEQoEaGFzaBgCIAEoCUID4EEDEhcKCnNpemVfYnl0ZXMYAyABKAVCA+BBAyL+AQoKS3ViZWNvbmZpZxIaCgprdWJlY29uZmlnGAEgASgMQgaAAQHgQQMSGQoMY29udHJhY3RfdWlkGAIgASgJQgPgQQMSGgoNY3JlZGVudGlhbF9pZBgDIAEoCUID4EEDEjIKCmV4cGlyZXNfaW4YBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb25CA+BBAxIzCgtyZW5ld19hZnRlchgFIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbkID4EEDEjQKC2V4cGlyZV90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEID4EEDIjcKDVNuYXBzaG90QmVnaW4SFgoOcmVzdW1lX3JlZnVzZWQYASABKAgSDgoGcmVhc29uGAIgASgJIigKEFNuYXBzaG90Q29tcGxldGUSFAoMb2JqZWN0X2NvdW50GAEgASgFIjcKB1JlbW92ZWQSEQoJbmFtZXNwYWNlGAEgASgJEgwKBG5hbWUYAiABKAkSCwoDdWlkGAMgASgJIgsKCUhlYXJ0YmVhdCpsCglJc29sYXRpb24SGQoVSVNPTEFUSU9OX1VOU1BFQ0lGSUVEEAASFgoSSVNPTEFUSU9OX1BSRUZJWEVEEAESGAoUSVNPTEFUSU9OX05BTUVTUEFDRUQQAhISCg5JU09MQVRJT05fTk9ORRADKkcKBVNjb3BlEhUKEVNDT1BFX1VOU1BFQ0lGSUVEEAASEQoNU0NPUEVfQ0xVU1RFUhABEhQKEFNDT1BFX05BTUVTUEFDRUQQAip7ChJTY2hlbWFVcGRhdGVQb2xpY3kSJAogU0NIRU1BX1VQREFURV9QT0xJQ1lfVU5TUEVDSUZJRUQQABIeChpTQ0hFTUFfVVBEQVRFX1BPTElDWV9ORVZFUhABEh8KG1NDSEVNQV9VUERBVEVfUE9MSUNZX0FMV0FZUxACKnAKDkNvbmZsaWN0UG9saWN5Eh8KG0NPTkZMSUNUX1BPTElDWV9VTlNQRUNJRklFRBAAEh4KGkNPTkZMSUNUX1BPTElDWV9GSVJTVF9XSU5TEAESHQoZQ09ORkxJQ1RfUE9MSUNZX0xBU1RfV0lOUxACQkBaPmt1YmUtYmluZC5pby9iaW5kZXJ5L3Nkay9nby9rdWJlYmluZC92MWFscGhhMjtrdWJlYmluZHYxYWxwaGEyYgZwcm90bzM", [file_google_api_field_behavior, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * Metadata of a Kubernetes object. Annotations are left out: no message needs them, and some must not be disclosed.
@@ -186,6 +186,34 @@ export const ResourceSchema: GenMessage<Resource> = /*@__PURE__*/
   messageDesc(file_kubebind_v1alpha2_types, 2);
 
 /**
+ * How long the copies of deleted objects stay with the provider, and what is changed in them for that time.
+ *
+ * @generated from message kubebind.v1alpha2.Retention
+ */
+export type Retention = Message<"kubebind.v1alpha2.Retention"> & {
+  /**
+   * How long, such as "72h", by the clock of the provider; field "for" of the CRD.
+   *
+   * @generated from field: string duration = 1;
+   */
+  duration: string;
+
+  /**
+   * A merge patch of the content of a copy, as JSON in UTF-8, that stops what the object runs; empty means none.
+   *
+   * @generated from field: bytes suspend = 2;
+   */
+  suspend: Uint8Array;
+};
+
+/**
+ * Describes the message kubebind.v1alpha2.Retention.
+ * Use `create(RetentionSchema)` to create a new message.
+ */
+export const RetentionSchema: GenMessage<Retention> = /*@__PURE__*/
+  messageDesc(file_kubebind_v1alpha2_types, 3);
+
+/**
  * Objects of another API that are copied along with the objects of an export, if the consumer accepts.
  *
  * @generated from message kubebind.v1alpha2.PermissionClaim
@@ -218,7 +246,7 @@ export type PermissionClaim = Message<"kubebind.v1alpha2.PermissionClaim"> & {
  * Use `create(PermissionClaimSchema)` to create a new message.
  */
 export const PermissionClaimSchema: GenMessage<PermissionClaim> = /*@__PURE__*/
-  messageDesc(file_kubebind_v1alpha2_types, 3);
+  messageDesc(file_kubebind_v1alpha2_types, 4);
 
 /**
  * Selects objects that match any of its parts. An empty selector selects nothing.
@@ -253,7 +281,7 @@ export type Selector = Message<"kubebind.v1alpha2.Selector"> & {
  * Use `create(SelectorSchema)` to create a new message.
  */
 export const SelectorSchema: GenMessage<Selector> = /*@__PURE__*/
-  messageDesc(file_kubebind_v1alpha2_types, 4);
+  messageDesc(file_kubebind_v1alpha2_types, 5);
 
 /**
  * One object, by its name.
@@ -281,7 +309,7 @@ export type NamedResource = Message<"kubebind.v1alpha2.NamedResource"> & {
  * Use `create(NamedResourceSchema)` to create a new message.
  */
 export const NamedResourceSchema: GenMessage<NamedResource> = /*@__PURE__*/
-  messageDesc(file_kubebind_v1alpha2_types, 5);
+  messageDesc(file_kubebind_v1alpha2_types, 6);
 
 /**
  * A label selector as Kubernetes has it: all requirements must hold.
@@ -309,7 +337,7 @@ export type LabelSelector = Message<"kubebind.v1alpha2.LabelSelector"> & {
  * Use `create(LabelSelectorSchema)` to create a new message.
  */
 export const LabelSelectorSchema: GenMessage<LabelSelector> = /*@__PURE__*/
-  messageDesc(file_kubebind_v1alpha2_types, 6);
+  messageDesc(file_kubebind_v1alpha2_types, 7);
 
 /**
  * One requirement on a label.
@@ -344,7 +372,7 @@ export type LabelSelectorRequirement = Message<"kubebind.v1alpha2.LabelSelectorR
  * Use `create(LabelSelectorRequirementSchema)` to create a new message.
  */
 export const LabelSelectorRequirementSchema: GenMessage<LabelSelectorRequirement> = /*@__PURE__*/
-  messageDesc(file_kubebind_v1alpha2_types, 7);
+  messageDesc(file_kubebind_v1alpha2_types, 8);
 
 /**
  * Selects objects whose names stand in fields of other objects.
@@ -386,7 +414,7 @@ export type SelectorReference = Message<"kubebind.v1alpha2.SelectorReference"> &
  * Use `create(SelectorReferenceSchema)` to create a new message.
  */
 export const SelectorReferenceSchema: GenMessage<SelectorReference> = /*@__PURE__*/
-  messageDesc(file_kubebind_v1alpha2_types, 8);
+  messageDesc(file_kubebind_v1alpha2_types, 9);
 
 /**
  * Paths into an object: names joined by dots, "#" for every element of a list. Nothing else is a path.
@@ -414,7 +442,7 @@ export type ReferencePath = Message<"kubebind.v1alpha2.ReferencePath"> & {
  * Use `create(ReferencePathSchema)` to create a new message.
  */
 export const ReferencePathSchema: GenMessage<ReferencePath> = /*@__PURE__*/
-  messageDesc(file_kubebind_v1alpha2_types, 9);
+  messageDesc(file_kubebind_v1alpha2_types, 10);
 
 /**
  * Names another object.
@@ -435,7 +463,7 @@ export type NameRef = Message<"kubebind.v1alpha2.NameRef"> & {
  * Use `create(NameRefSchema)` to create a new message.
  */
 export const NameRefSchema: GenMessage<NameRef> = /*@__PURE__*/
-  messageDesc(file_kubebind_v1alpha2_types, 10);
+  messageDesc(file_kubebind_v1alpha2_types, 11);
 
 /**
  * Names one entry of a Secret in the namespace of the referrer.
@@ -463,7 +491,7 @@ export type LocalSecretKeyRef = Message<"kubebind.v1alpha2.LocalSecretKeyRef"> &
  * Use `create(LocalSecretKeyRefSchema)` to create a new message.
  */
 export const LocalSecretKeyRefSchema: GenMessage<LocalSecretKeyRef> = /*@__PURE__*/
-  messageDesc(file_kubebind_v1alpha2_types, 11);
+  messageDesc(file_kubebind_v1alpha2_types, 12);
 
 /**
  * Names a BoundSchema and says which content it has.
@@ -498,7 +526,7 @@ export type BoundSchemaRef = Message<"kubebind.v1alpha2.BoundSchemaRef"> & {
  * Use `create(BoundSchemaRefSchema)` to create a new message.
  */
 export const BoundSchemaRefSchema: GenMessage<BoundSchemaRef> = /*@__PURE__*/
-  messageDesc(file_kubebind_v1alpha2_types, 12);
+  messageDesc(file_kubebind_v1alpha2_types, 13);
 
 /**
  * A kubeconfig for one contract, with what an agent must know to renew it in time. Never logged.
@@ -555,7 +583,7 @@ export type Kubeconfig = Message<"kubebind.v1alpha2.Kubeconfig"> & {
  * Use `create(KubeconfigSchema)` to create a new message.
  */
 export const KubeconfigSchema: GenMessage<Kubeconfig> = /*@__PURE__*/
-  messageDesc(file_kubebind_v1alpha2_types, 13);
+  messageDesc(file_kubebind_v1alpha2_types, 14);
 
 /**
  * Begins the snapshot of a watch: every object follows as `applied`, then `snapshot_complete`.
@@ -583,7 +611,7 @@ export type SnapshotBegin = Message<"kubebind.v1alpha2.SnapshotBegin"> & {
  * Use `create(SnapshotBeginSchema)` to create a new message.
  */
 export const SnapshotBeginSchema: GenMessage<SnapshotBegin> = /*@__PURE__*/
-  messageDesc(file_kubebind_v1alpha2_types, 14);
+  messageDesc(file_kubebind_v1alpha2_types, 15);
 
 /**
  * Ends the snapshot of a watch. Only now, and only if the count agrees with what arrived, does absence mean removed.
@@ -604,7 +632,7 @@ export type SnapshotComplete = Message<"kubebind.v1alpha2.SnapshotComplete"> & {
  * Use `create(SnapshotCompleteSchema)` to create a new message.
  */
 export const SnapshotCompleteSchema: GenMessage<SnapshotComplete> = /*@__PURE__*/
-  messageDesc(file_kubebind_v1alpha2_types, 15);
+  messageDesc(file_kubebind_v1alpha2_types, 16);
 
 /**
  * Event: an object is gone.
@@ -639,7 +667,7 @@ export type Removed = Message<"kubebind.v1alpha2.Removed"> & {
  * Use `create(RemovedSchema)` to create a new message.
  */
 export const RemovedSchema: GenMessage<Removed> = /*@__PURE__*/
-  messageDesc(file_kubebind_v1alpha2_types, 16);
+  messageDesc(file_kubebind_v1alpha2_types, 17);
 
 /**
  * Says that the stream is alive: sent after 30 s of silence. Clients give up after 90 s.
@@ -654,7 +682,7 @@ export type Heartbeat = Message<"kubebind.v1alpha2.Heartbeat"> & {
  * Use `create(HeartbeatSchema)` to create a new message.
  */
 export const HeartbeatSchema: GenMessage<Heartbeat> = /*@__PURE__*/
-  messageDesc(file_kubebind_v1alpha2_types, 17);
+  messageDesc(file_kubebind_v1alpha2_types, 18);
 
 /**
  * Where cluster-scoped objects of a consumer stand on the provider.

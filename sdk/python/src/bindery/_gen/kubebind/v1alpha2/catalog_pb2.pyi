@@ -302,6 +302,7 @@ class TemplateSpec(_message.Message):
     ISOLATION_FIELD_NUMBER: _builtins.int
     CONFLICT_POLICY_FIELD_NUMBER: _builtins.int
     CLUSTER_SCOPED_NAMESPACE_FIELD_NUMBER: _builtins.int
+    RETENTION_FIELD_NUMBER: _builtins.int
     description: _builtins.str
     """Description of the offer, for people."""
     scope: _types_pb2.Scope.ValueType
@@ -328,6 +329,12 @@ class TemplateSpec(_message.Message):
     def namespaces(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.NameRef]:
         """Namespaces of the consumer that are mapped from the start."""
 
+    @_builtins.property
+    def retention(self) -> _types_pb2.Retention:
+        """How long the copies of deleted objects stay, so that the consumer can restore the objects; absent means that they are
+        deleted at once.
+        """
+
     def __init__(
         self,
         *,
@@ -340,10 +347,11 @@ class TemplateSpec(_message.Message):
         isolation: _types_pb2.Isolation.ValueType = ...,
         conflict_policy: _types_pb2.ConflictPolicy.ValueType = ...,
         cluster_scoped_namespace: _builtins.str = ...,
+        retention: _types_pb2.Retention | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["retention", b"retention"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_scoped_namespace", b"cluster_scoped_namespace", "conflict_policy", b"conflict_policy", "description", b"description", "isolation", b"isolation", "namespaces", b"namespaces", "permission_claims", b"permission_claims", "resources", b"resources", "schema_update_policy", b"schema_update_policy", "scope", b"scope"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_scoped_namespace", b"cluster_scoped_namespace", "conflict_policy", b"conflict_policy", "description", b"description", "isolation", b"isolation", "namespaces", b"namespaces", "permission_claims", b"permission_claims", "resources", b"resources", "retention", b"retention", "schema_update_policy", b"schema_update_policy", "scope", b"scope"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

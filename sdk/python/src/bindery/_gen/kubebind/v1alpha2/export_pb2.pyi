@@ -418,6 +418,7 @@ class ExportSpec(_message.Message):
     ISOLATION_FIELD_NUMBER: _builtins.int
     CONFLICT_POLICY_FIELD_NUMBER: _builtins.int
     CLUSTER_SCOPED_NAMESPACE_FIELD_NUMBER: _builtins.int
+    RETENTION_FIELD_NUMBER: _builtins.int
     informer_scope: _types_pb2.Scope.ValueType
     """Scope of the informers that an agent runs on the provider."""
     isolation: _types_pb2.Isolation.ValueType
@@ -436,6 +437,12 @@ class ExportSpec(_message.Message):
     def permission_claims(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.PermissionClaim]:
         """Objects of other APIs that are copied along, if the consumer accepts."""
 
+    @_builtins.property
+    def retention(self) -> _types_pb2.Retention:
+        """How long the copies of deleted objects stay, so that the consumer can restore the objects; absent means that they are
+        deleted at once.
+        """
+
     def __init__(
         self,
         *,
@@ -445,10 +452,11 @@ class ExportSpec(_message.Message):
         isolation: _types_pb2.Isolation.ValueType = ...,
         conflict_policy: _types_pb2.ConflictPolicy.ValueType = ...,
         cluster_scoped_namespace: _builtins.str = ...,
+        retention: _types_pb2.Retention | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["retention", b"retention"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_scoped_namespace", b"cluster_scoped_namespace", "conflict_policy", b"conflict_policy", "informer_scope", b"informer_scope", "isolation", b"isolation", "permission_claims", b"permission_claims", "resources", b"resources"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_scoped_namespace", b"cluster_scoped_namespace", "conflict_policy", b"conflict_policy", "informer_scope", b"informer_scope", "isolation", b"isolation", "permission_claims", b"permission_claims", "resources", b"resources", "retention", b"retention"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

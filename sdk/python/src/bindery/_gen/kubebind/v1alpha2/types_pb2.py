@@ -27,7 +27,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dkubebind/v1alpha2/types.proto\x12\x11kubebind.v1alpha2\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xea\x02\n\nObjectMeta\x12\x11\n\x04name\x18\x01 \x01(\tB\x03\xe0\x41\x02\x12\x16\n\tnamespace\x18\x02 \x01(\tB\x03\xe0\x41\x03\x12\x10\n\x03uid\x18\x03 \x01(\tB\x03\xe0\x41\x03\x12\x17\n\ngeneration\x18\x04 \x01(\x03\x42\x03\xe0\x41\x03\x12\x1d\n\x10resource_version\x18\x05 \x01(\tB\x03\xe0\x41\x03\x12;\n\x12\x63reation_timestamp\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x03\xe0\x41\x03\x12;\n\x12\x64\x65letion_timestamp\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x03\xe0\x41\x03\x12>\n\x06labels\x18\x08 \x03(\x0b\x32).kubebind.v1alpha2.ObjectMeta.LabelsEntryB\x03\xe0\x41\x01\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xd6\x01\n\tCondition\x12\x11\n\x04type\x18\x01 \x01(\tB\x03\xe0\x41\x03\x12\x13\n\x06status\x18\x02 \x01(\tB\x03\xe0\x41\x03\x12\x15\n\x08severity\x18\x03 \x01(\tB\x03\xe0\x41\x03\x12\x13\n\x06reason\x18\x04 \x01(\tB\x03\xe0\x41\x03\x12\x14\n\x07message\x18\x05 \x01(\tB\x03\xe0\x41\x03\x12=\n\x14last_transition_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x03\xe0\x41\x03\x12 \n\x13observed_generation\x18\x07 \x01(\x03\x42\x03\xe0\x41\x03\"L\n\x08Resource\x12\x12\n\x05group\x18\x01 \x01(\tB\x03\xe0\x41\x01\x12\x15\n\x08resource\x18\x02 \x01(\tB\x03\xe0\x41\x02\x12\x15\n\x08versions\x18\x03 \x03(\tB\x03\xe0\x41\x01\"p\n\x0fPermissionClaim\x12\x12\n\x05group\x18\x01 \x01(\tB\x03\xe0\x41\x01\x12\x15\n\x08resource\x18\x02 \x01(\tB\x03\xe0\x41\x02\x12\x32\n\x08selector\x18\x03 \x01(\x0b\x32\x1b.kubebind.v1alpha2.SelectorB\x03\xe0\x41\x02\"\xc8\x01\n\x08Selector\x12=\n\x0elabel_selector\x18\x01 \x01(\x0b\x32 .kubebind.v1alpha2.LabelSelectorB\x03\xe0\x41\x01\x12>\n\x0fnamed_resources\x18\x02 \x03(\x0b\x32 .kubebind.v1alpha2.NamedResourceB\x03\xe0\x41\x01\x12=\n\nreferences\x18\x03 \x03(\x0b\x32$.kubebind.v1alpha2.SelectorReferenceB\x03\xe0\x41\x01\":\n\rNamedResource\x12\x11\n\x04name\x18\x01 \x01(\tB\x03\xe0\x41\x02\x12\x16\n\tnamespace\x18\x02 \x01(\tB\x03\xe0\x41\x01\"\xde\x01\n\rLabelSelector\x12L\n\x0cmatch_labels\x18\x01 \x03(\x0b\x32\x31.kubebind.v1alpha2.LabelSelector.MatchLabelsEntryB\x03\xe0\x41\x01\x12K\n\x11match_expressions\x18\x02 \x03(\x0b\x32+.kubebind.v1alpha2.LabelSelectorRequirementB\x03\xe0\x41\x01\x1a\x32\n\x10MatchLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"X\n\x18LabelSelectorRequirement\x12\x10\n\x03key\x18\x01 \x01(\tB\x03\xe0\x41\x02\x12\x15\n\x08operator\x18\x02 \x01(\tB\x03\xe0\x41\x02\x12\x13\n\x06values\x18\x03 \x03(\tB\x03\xe0\x41\x01\"\x8f\x01\n\x11SelectorReference\x12\x12\n\x05group\x18\x01 \x01(\tB\x03\xe0\x41\x01\x12\x15\n\x08resource\x18\x02 \x01(\tB\x03\xe0\x41\x02\x12\x15\n\x08versions\x18\x03 \x03(\tB\x03\xe0\x41\x01\x12\x38\n\tjson_path\x18\x04 \x01(\x0b\x32 .kubebind.v1alpha2.ReferencePathB\x03\xe0\x41\x02\":\n\rReferencePath\x12\x11\n\x04name\x18\x01 \x01(\tB\x03\xe0\x41\x01\x12\x16\n\tnamespace\x18\x02 \x01(\tB\x03\xe0\x41\x01\"\x1c\n\x07NameRef\x12\x11\n\x04name\x18\x01 \x01(\tB\x03\xe0\x41\x02\"8\n\x11LocalSecretKeyRef\x12\x11\n\x04name\x18\x01 \x01(\tB\x03\xe0\x41\x02\x12\x10\n\x03key\x18\x02 \x01(\tB\x03\xe0\x41\x02\"O\n\x0e\x42oundSchemaRef\x12\x11\n\x04name\x18\x01 \x01(\tB\x03\xe0\x41\x03\x12\x11\n\x04hash\x18\x02 \x01(\tB\x03\xe0\x41\x03\x12\x17\n\nsize_bytes\x18\x03 \x01(\x05\x42\x03\xe0\x41\x03\"\xfe\x01\n\nKubeconfig\x12\x1a\n\nkubeconfig\x18\x01 \x01(\x0c\x42\x06\x80\x01\x01\xe0\x41\x03\x12\x19\n\x0c\x63ontract_uid\x18\x02 \x01(\tB\x03\xe0\x41\x03\x12\x1a\n\rcredential_id\x18\x03 \x01(\tB\x03\xe0\x41\x03\x12\x32\n\nexpires_in\x18\x04 \x01(\x0b\x32\x19.google.protobuf.DurationB\x03\xe0\x41\x03\x12\x33\n\x0brenew_after\x18\x05 \x01(\x0b\x32\x19.google.protobuf.DurationB\x03\xe0\x41\x03\x12\x34\n\x0b\x65xpire_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x03\xe0\x41\x03\"7\n\rSnapshotBegin\x12\x16\n\x0eresume_refused\x18\x01 \x01(\x08\x12\x0e\n\x06reason\x18\x02 \x01(\t\"(\n\x10SnapshotComplete\x12\x14\n\x0cobject_count\x18\x01 \x01(\x05\"7\n\x07Removed\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0b\n\x03uid\x18\x03 \x01(\t\"\x0b\n\tHeartbeat*l\n\tIsolation\x12\x19\n\x15ISOLATION_UNSPECIFIED\x10\x00\x12\x16\n\x12ISOLATION_PREFIXED\x10\x01\x12\x18\n\x14ISOLATION_NAMESPACED\x10\x02\x12\x12\n\x0eISOLATION_NONE\x10\x03*G\n\x05Scope\x12\x15\n\x11SCOPE_UNSPECIFIED\x10\x00\x12\x11\n\rSCOPE_CLUSTER\x10\x01\x12\x14\n\x10SCOPE_NAMESPACED\x10\x02*{\n\x12SchemaUpdatePolicy\x12$\n SCHEMA_UPDATE_POLICY_UNSPECIFIED\x10\x00\x12\x1e\n\x1aSCHEMA_UPDATE_POLICY_NEVER\x10\x01\x12\x1f\n\x1bSCHEMA_UPDATE_POLICY_ALWAYS\x10\x02*p\n\x0e\x43onflictPolicy\x12\x1f\n\x1b\x43ONFLICT_POLICY_UNSPECIFIED\x10\x00\x12\x1e\n\x1a\x43ONFLICT_POLICY_FIRST_WINS\x10\x01\x12\x1d\n\x19\x43ONFLICT_POLICY_LAST_WINS\x10\x02\x42@Z>kube-bind.io/bindery/sdk/go/kubebind/v1alpha2;kubebindv1alpha2b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dkubebind/v1alpha2/types.proto\x12\x11kubebind.v1alpha2\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xea\x02\n\nObjectMeta\x12\x11\n\x04name\x18\x01 \x01(\tB\x03\xe0\x41\x02\x12\x16\n\tnamespace\x18\x02 \x01(\tB\x03\xe0\x41\x03\x12\x10\n\x03uid\x18\x03 \x01(\tB\x03\xe0\x41\x03\x12\x17\n\ngeneration\x18\x04 \x01(\x03\x42\x03\xe0\x41\x03\x12\x1d\n\x10resource_version\x18\x05 \x01(\tB\x03\xe0\x41\x03\x12;\n\x12\x63reation_timestamp\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x03\xe0\x41\x03\x12;\n\x12\x64\x65letion_timestamp\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x03\xe0\x41\x03\x12>\n\x06labels\x18\x08 \x03(\x0b\x32).kubebind.v1alpha2.ObjectMeta.LabelsEntryB\x03\xe0\x41\x01\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xd6\x01\n\tCondition\x12\x11\n\x04type\x18\x01 \x01(\tB\x03\xe0\x41\x03\x12\x13\n\x06status\x18\x02 \x01(\tB\x03\xe0\x41\x03\x12\x15\n\x08severity\x18\x03 \x01(\tB\x03\xe0\x41\x03\x12\x13\n\x06reason\x18\x04 \x01(\tB\x03\xe0\x41\x03\x12\x14\n\x07message\x18\x05 \x01(\tB\x03\xe0\x41\x03\x12=\n\x14last_transition_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x03\xe0\x41\x03\x12 \n\x13observed_generation\x18\x07 \x01(\x03\x42\x03\xe0\x41\x03\"L\n\x08Resource\x12\x12\n\x05group\x18\x01 \x01(\tB\x03\xe0\x41\x01\x12\x15\n\x08resource\x18\x02 \x01(\tB\x03\xe0\x41\x02\x12\x15\n\x08versions\x18\x03 \x03(\tB\x03\xe0\x41\x01\".\n\tRetention\x12\x10\n\x08\x64uration\x18\x01 \x01(\t\x12\x0f\n\x07suspend\x18\x02 \x01(\x0c\"p\n\x0fPermissionClaim\x12\x12\n\x05group\x18\x01 \x01(\tB\x03\xe0\x41\x01\x12\x15\n\x08resource\x18\x02 \x01(\tB\x03\xe0\x41\x02\x12\x32\n\x08selector\x18\x03 \x01(\x0b\x32\x1b.kubebind.v1alpha2.SelectorB\x03\xe0\x41\x02\"\xc8\x01\n\x08Selector\x12=\n\x0elabel_selector\x18\x01 \x01(\x0b\x32 .kubebind.v1alpha2.LabelSelectorB\x03\xe0\x41\x01\x12>\n\x0fnamed_resources\x18\x02 \x03(\x0b\x32 .kubebind.v1alpha2.NamedResourceB\x03\xe0\x41\x01\x12=\n\nreferences\x18\x03 \x03(\x0b\x32$.kubebind.v1alpha2.SelectorReferenceB\x03\xe0\x41\x01\":\n\rNamedResource\x12\x11\n\x04name\x18\x01 \x01(\tB\x03\xe0\x41\x02\x12\x16\n\tnamespace\x18\x02 \x01(\tB\x03\xe0\x41\x01\"\xde\x01\n\rLabelSelector\x12L\n\x0cmatch_labels\x18\x01 \x03(\x0b\x32\x31.kubebind.v1alpha2.LabelSelector.MatchLabelsEntryB\x03\xe0\x41\x01\x12K\n\x11match_expressions\x18\x02 \x03(\x0b\x32+.kubebind.v1alpha2.LabelSelectorRequirementB\x03\xe0\x41\x01\x1a\x32\n\x10MatchLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"X\n\x18LabelSelectorRequirement\x12\x10\n\x03key\x18\x01 \x01(\tB\x03\xe0\x41\x02\x12\x15\n\x08operator\x18\x02 \x01(\tB\x03\xe0\x41\x02\x12\x13\n\x06values\x18\x03 \x03(\tB\x03\xe0\x41\x01\"\x8f\x01\n\x11SelectorReference\x12\x12\n\x05group\x18\x01 \x01(\tB\x03\xe0\x41\x01\x12\x15\n\x08resource\x18\x02 \x01(\tB\x03\xe0\x41\x02\x12\x15\n\x08versions\x18\x03 \x03(\tB\x03\xe0\x41\x01\x12\x38\n\tjson_path\x18\x04 \x01(\x0b\x32 .kubebind.v1alpha2.ReferencePathB\x03\xe0\x41\x02\":\n\rReferencePath\x12\x11\n\x04name\x18\x01 \x01(\tB\x03\xe0\x41\x01\x12\x16\n\tnamespace\x18\x02 \x01(\tB\x03\xe0\x41\x01\"\x1c\n\x07NameRef\x12\x11\n\x04name\x18\x01 \x01(\tB\x03\xe0\x41\x02\"8\n\x11LocalSecretKeyRef\x12\x11\n\x04name\x18\x01 \x01(\tB\x03\xe0\x41\x02\x12\x10\n\x03key\x18\x02 \x01(\tB\x03\xe0\x41\x02\"O\n\x0e\x42oundSchemaRef\x12\x11\n\x04name\x18\x01 \x01(\tB\x03\xe0\x41\x03\x12\x11\n\x04hash\x18\x02 \x01(\tB\x03\xe0\x41\x03\x12\x17\n\nsize_bytes\x18\x03 \x01(\x05\x42\x03\xe0\x41\x03\"\xfe\x01\n\nKubeconfig\x12\x1a\n\nkubeconfig\x18\x01 \x01(\x0c\x42\x06\x80\x01\x01\xe0\x41\x03\x12\x19\n\x0c\x63ontract_uid\x18\x02 \x01(\tB\x03\xe0\x41\x03\x12\x1a\n\rcredential_id\x18\x03 \x01(\tB\x03\xe0\x41\x03\x12\x32\n\nexpires_in\x18\x04 \x01(\x0b\x32\x19.google.protobuf.DurationB\x03\xe0\x41\x03\x12\x33\n\x0brenew_after\x18\x05 \x01(\x0b\x32\x19.google.protobuf.DurationB\x03\xe0\x41\x03\x12\x34\n\x0b\x65xpire_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x03\xe0\x41\x03\"7\n\rSnapshotBegin\x12\x16\n\x0eresume_refused\x18\x01 \x01(\x08\x12\x0e\n\x06reason\x18\x02 \x01(\t\"(\n\x10SnapshotComplete\x12\x14\n\x0cobject_count\x18\x01 \x01(\x05\"7\n\x07Removed\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0b\n\x03uid\x18\x03 \x01(\t\"\x0b\n\tHeartbeat*l\n\tIsolation\x12\x19\n\x15ISOLATION_UNSPECIFIED\x10\x00\x12\x16\n\x12ISOLATION_PREFIXED\x10\x01\x12\x18\n\x14ISOLATION_NAMESPACED\x10\x02\x12\x12\n\x0eISOLATION_NONE\x10\x03*G\n\x05Scope\x12\x15\n\x11SCOPE_UNSPECIFIED\x10\x00\x12\x11\n\rSCOPE_CLUSTER\x10\x01\x12\x14\n\x10SCOPE_NAMESPACED\x10\x02*{\n\x12SchemaUpdatePolicy\x12$\n SCHEMA_UPDATE_POLICY_UNSPECIFIED\x10\x00\x12\x1e\n\x1aSCHEMA_UPDATE_POLICY_NEVER\x10\x01\x12\x1f\n\x1bSCHEMA_UPDATE_POLICY_ALWAYS\x10\x02*p\n\x0e\x43onflictPolicy\x12\x1f\n\x1b\x43ONFLICT_POLICY_UNSPECIFIED\x10\x00\x12\x1e\n\x1a\x43ONFLICT_POLICY_FIRST_WINS\x10\x01\x12\x1d\n\x19\x43ONFLICT_POLICY_LAST_WINS\x10\x02\x42@Z>kube-bind.io/bindery/sdk/go/kubebind/v1alpha2;kubebindv1alpha2b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -137,14 +137,14 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_KUBECONFIG'].fields_by_name['renew_after']._serialized_options = b'\340A\003'
   _globals['_KUBECONFIG'].fields_by_name['expire_time']._loaded_options = None
   _globals['_KUBECONFIG'].fields_by_name['expire_time']._serialized_options = b'\340A\003'
-  _globals['_ISOLATION']._serialized_start=2303
-  _globals['_ISOLATION']._serialized_end=2411
-  _globals['_SCOPE']._serialized_start=2413
-  _globals['_SCOPE']._serialized_end=2484
-  _globals['_SCHEMAUPDATEPOLICY']._serialized_start=2486
-  _globals['_SCHEMAUPDATEPOLICY']._serialized_end=2609
-  _globals['_CONFLICTPOLICY']._serialized_start=2611
-  _globals['_CONFLICTPOLICY']._serialized_end=2723
+  _globals['_ISOLATION']._serialized_start=2351
+  _globals['_ISOLATION']._serialized_end=2459
+  _globals['_SCOPE']._serialized_start=2461
+  _globals['_SCOPE']._serialized_end=2532
+  _globals['_SCHEMAUPDATEPOLICY']._serialized_start=2534
+  _globals['_SCHEMAUPDATEPOLICY']._serialized_end=2657
+  _globals['_CONFLICTPOLICY']._serialized_start=2659
+  _globals['_CONFLICTPOLICY']._serialized_end=2771
   _globals['_OBJECTMETA']._serialized_start=151
   _globals['_OBJECTMETA']._serialized_end=513
   _globals['_OBJECTMETA_LABELSENTRY']._serialized_start=468
@@ -153,36 +153,38 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CONDITION']._serialized_end=730
   _globals['_RESOURCE']._serialized_start=732
   _globals['_RESOURCE']._serialized_end=808
-  _globals['_PERMISSIONCLAIM']._serialized_start=810
-  _globals['_PERMISSIONCLAIM']._serialized_end=922
-  _globals['_SELECTOR']._serialized_start=925
-  _globals['_SELECTOR']._serialized_end=1125
-  _globals['_NAMEDRESOURCE']._serialized_start=1127
-  _globals['_NAMEDRESOURCE']._serialized_end=1185
-  _globals['_LABELSELECTOR']._serialized_start=1188
-  _globals['_LABELSELECTOR']._serialized_end=1410
-  _globals['_LABELSELECTOR_MATCHLABELSENTRY']._serialized_start=1360
-  _globals['_LABELSELECTOR_MATCHLABELSENTRY']._serialized_end=1410
-  _globals['_LABELSELECTORREQUIREMENT']._serialized_start=1412
-  _globals['_LABELSELECTORREQUIREMENT']._serialized_end=1500
-  _globals['_SELECTORREFERENCE']._serialized_start=1503
-  _globals['_SELECTORREFERENCE']._serialized_end=1646
-  _globals['_REFERENCEPATH']._serialized_start=1648
-  _globals['_REFERENCEPATH']._serialized_end=1706
-  _globals['_NAMEREF']._serialized_start=1708
-  _globals['_NAMEREF']._serialized_end=1736
-  _globals['_LOCALSECRETKEYREF']._serialized_start=1738
-  _globals['_LOCALSECRETKEYREF']._serialized_end=1794
-  _globals['_BOUNDSCHEMAREF']._serialized_start=1796
-  _globals['_BOUNDSCHEMAREF']._serialized_end=1875
-  _globals['_KUBECONFIG']._serialized_start=1878
-  _globals['_KUBECONFIG']._serialized_end=2132
-  _globals['_SNAPSHOTBEGIN']._serialized_start=2134
-  _globals['_SNAPSHOTBEGIN']._serialized_end=2189
-  _globals['_SNAPSHOTCOMPLETE']._serialized_start=2191
-  _globals['_SNAPSHOTCOMPLETE']._serialized_end=2231
-  _globals['_REMOVED']._serialized_start=2233
-  _globals['_REMOVED']._serialized_end=2288
-  _globals['_HEARTBEAT']._serialized_start=2290
-  _globals['_HEARTBEAT']._serialized_end=2301
+  _globals['_RETENTION']._serialized_start=810
+  _globals['_RETENTION']._serialized_end=856
+  _globals['_PERMISSIONCLAIM']._serialized_start=858
+  _globals['_PERMISSIONCLAIM']._serialized_end=970
+  _globals['_SELECTOR']._serialized_start=973
+  _globals['_SELECTOR']._serialized_end=1173
+  _globals['_NAMEDRESOURCE']._serialized_start=1175
+  _globals['_NAMEDRESOURCE']._serialized_end=1233
+  _globals['_LABELSELECTOR']._serialized_start=1236
+  _globals['_LABELSELECTOR']._serialized_end=1458
+  _globals['_LABELSELECTOR_MATCHLABELSENTRY']._serialized_start=1408
+  _globals['_LABELSELECTOR_MATCHLABELSENTRY']._serialized_end=1458
+  _globals['_LABELSELECTORREQUIREMENT']._serialized_start=1460
+  _globals['_LABELSELECTORREQUIREMENT']._serialized_end=1548
+  _globals['_SELECTORREFERENCE']._serialized_start=1551
+  _globals['_SELECTORREFERENCE']._serialized_end=1694
+  _globals['_REFERENCEPATH']._serialized_start=1696
+  _globals['_REFERENCEPATH']._serialized_end=1754
+  _globals['_NAMEREF']._serialized_start=1756
+  _globals['_NAMEREF']._serialized_end=1784
+  _globals['_LOCALSECRETKEYREF']._serialized_start=1786
+  _globals['_LOCALSECRETKEYREF']._serialized_end=1842
+  _globals['_BOUNDSCHEMAREF']._serialized_start=1844
+  _globals['_BOUNDSCHEMAREF']._serialized_end=1923
+  _globals['_KUBECONFIG']._serialized_start=1926
+  _globals['_KUBECONFIG']._serialized_end=2180
+  _globals['_SNAPSHOTBEGIN']._serialized_start=2182
+  _globals['_SNAPSHOTBEGIN']._serialized_end=2237
+  _globals['_SNAPSHOTCOMPLETE']._serialized_start=2239
+  _globals['_SNAPSHOTCOMPLETE']._serialized_end=2279
+  _globals['_REMOVED']._serialized_start=2281
+  _globals['_REMOVED']._serialized_end=2336
+  _globals['_HEARTBEAT']._serialized_start=2338
+  _globals['_HEARTBEAT']._serialized_end=2349
 # @@protoc_insertion_point(module_scope)

@@ -282,6 +282,32 @@ class Resource(_message.Message):
 Global___Resource: _TypeAlias = Resource  # noqa: Y015
 
 @_typing.final
+class Retention(_message.Message):
+    """How long the copies of deleted objects stay with the provider, and what is changed in them for that time."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DURATION_FIELD_NUMBER: _builtins.int
+    SUSPEND_FIELD_NUMBER: _builtins.int
+    duration: _builtins.str
+    """How long, such as "72h", by the clock of the provider; field "for" of the CRD."""
+    suspend: _builtins.bytes
+    """A merge patch of the content of a copy, as JSON in UTF-8, that stops what the object runs; empty means none."""
+    def __init__(
+        self,
+        *,
+        duration: _builtins.str = ...,
+        suspend: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duration", b"duration", "suspend", b"suspend"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Retention: _TypeAlias = Retention  # noqa: Y015
+
+@_typing.final
 class PermissionClaim(_message.Message):
     """Objects of another API that are copied along with the objects of an export, if the consumer accepts."""
 
