@@ -310,7 +310,8 @@ impl Contents for Pair {
             .last
             .is_some_and(|last| last.fingerprint == consumer.projection);
         let is_status_down = provider.seen.is_some_and(|seen| seen.status == consumer.status);
-        is_its_own && is_written && is_status_down && provider.bound && self.holds() == Some(true)
+        // The end of a source may change the content of its copy.
+        !consumer.deleting && is_its_own && is_written && is_status_down && provider.bound && self.holds() == Some(true)
     }
 
     fn is_unseen(&self) -> bool {

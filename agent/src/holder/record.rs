@@ -410,10 +410,10 @@ mod tests {
     #[test]
     fn an_order_holds_for_what_the_user_saw() {
         let holder = holder();
-        let (seen, other) = (recorded("i/7/n"), recorded("i/8/m"));
+        let (seen, later, other) = (recorded("i/7/n"), recorded("i/8/m"), recorded("j/8/m"));
         assert!(!holder.is_accepted(&seen));
         holder.order(HolderOrder::Accept(seen.digest()));
-        assert!(holder.is_accepted(&seen) && holder.is_accepted(&seen));
+        assert!(holder.is_accepted(&seen) && holder.is_accepted(&later));
         assert!(!holder.is_accepted(&other) && !holder.is_accepted(&seen), "it is over");
         holder.order(HolderOrder::BeginAnew);
         assert!(!holder.is_accepted(&seen), "this konnector does not hold it");

@@ -236,11 +236,12 @@ impl RecordedHolder {
         }
     }
 
-    /// The digest by which the user accepts it.
+    /// The digest by which the user accepts it. A holder that goes on has the same one with each of its steps, and an order that was
+    /// carried out is for no later holder, since each acceptance makes a new instance.
     pub fn digest(&self) -> HolderDigest {
-        let record = self.record.as_ref().map(ToString::to_string).unwrap_or_default();
+        let instance = self.record.as_ref().map_or("", |record| record.instance.as_str());
         let contested = if self.is_contested { CONTESTED } else { "" };
-        let mut digest = hash::hex(&hash::of_parts([record.as_str(), contested]));
+        let mut digest = hash::hex(&hash::of_parts([instance, contested]));
         digest.truncate(DIGEST_LENGTH);
         HolderDigest(digest)
     }
@@ -362,6 +363,8 @@ mod tests {
         let bypassed = RecordedHolder::of(&binding(Some(step(7, "n").condition()), 6));
         assert!(bypassed.is_bypassed && bypassed.record == record);
         assert_eq!(bypassed.digest(), held.digest());
+        let later = RecordedHolder::of(&binding(Some(step(8, "o").condition()), 5));
+        assert_eq!(later.digest(), held.digest(), "a step of the same holder");
         let contested = RecordedHolder::of(&binding(Some(step(7, "n").contested()), 5));
         assert!(contested.is_contested && !contested.is_bypassed && contested.record == record);
         assert_ne!(contested.digest(), held.digest());

@@ -72,7 +72,7 @@ fn without_heartbeat(object: &Arc<Value>) -> Value {
     object
 }
 
-/// The fields that a write changed, for people.
+/// The fields that a write changed, for people, with the text that a condition has now.
 pub fn changed_fields(change: &Change) -> Vec<String> {
     let mut fields = Vec::new();
     if let (Some(before), Some(after)) = (&change.before, &change.after) {
@@ -98,7 +98,10 @@ fn compare(path: &str, before: &Value, after: &Value, fields: &mut Vec<String>) 
                 compare(&format!("{path}/{index}"), before, after, fields);
             }
         }
-        _ if before != after => fields.push(path.to_owned()),
+        _ if before != after => fields.push(match after {
+            Value::String(text) if path.ends_with("/message") => format!("{path} ({text:?})"),
+            _ => path.to_owned(),
+        }),
         _ => {}
     }
 }
@@ -154,14 +157,17 @@ mod tests {
             revision: 2,
             key: ObjectKey::new("", "configmaps", "n", "c"),
             before: Some(Arc::new(
-                json!({"metadata": {"resourceVersion": "1"}, "data": {"a": "1", "b": "1"}, "l": [1, 2]}),
+                json!({"metadata": {"resourceVersion": "1"}, "data": {"a": "1", "b": "1"}, "l": [1, 2], "message": "a"}),
             )),
             after: Some(Arc::new(
-                json!({"metadata": {"resourceVersion": "2"}, "data": {"a": "2", "c": "1"}, "l": [1, 3]}),
+                json!({"metadata": {"resourceVersion": "2"}, "data": {"a": "2", "c": "1"}, "l": [1, 3], "message": "b"}),
             )),
             by: Actor::Controller("a"),
             request: None,
         };
-        assert_eq!(changed_fields(&change), ["/data/a", "/data/b", "/data/c", "/l/1"]);
+        assert_eq!(
+            changed_fields(&change),
+            ["/data/a", "/data/b", "/data/c", "/l/1", "/message (\"b\")"]
+        );
     }
 }

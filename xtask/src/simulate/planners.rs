@@ -15,16 +15,19 @@ use crate::cargo::{program, root, step};
 /// The version of cargo-mutants, which is installed from crates.io once per user.
 const VERSION: &str = "27.1.0";
 /// The planners that decide about users' data: pure functions from what was observed to operations.
-const PLANNERS: [&str; 19] = [
+const PLANNERS: [&str; 23] = [
+    "agent/src/binding/acceptance.rs",
     "agent/src/binding/claims.rs",
     "agent/src/binding/plan.rs",
     "agent/src/binding/unbind.rs",
     "agent/src/binding/unbind/export.rs",
     "agent/src/binding/unbind/objects.rs",
     "agent/src/bound/plan.rs",
+    "agent/src/bound/plan/retained.rs",
     "agent/src/bundle/plan.rs",
     "agent/src/claims/plan.rs",
     "agent/src/drain/plan.rs",
+    "agent/src/holder/rule.rs",
     "agent/src/namespaces/mapped.rs",
     "server/src/controllers/cluster_binding/plan.rs",
     "server/src/controllers/contract/plan.rs",
@@ -32,6 +35,7 @@ const PLANNERS: [&str; 19] = [
     "server/src/controllers/export/plan.rs",
     "server/src/controllers/export_request/plan.rs",
     "server/src/controllers/request/plan.rs",
+    "server/src/controllers/retention/plan.rs",
     "server/src/controllers/service_namespace/end.rs",
     "server/src/controllers/service_namespace/plan.rs",
     "server/src/controllers/template/plan.rs",

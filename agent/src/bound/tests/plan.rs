@@ -1187,15 +1187,19 @@ fn any_mode() -> impl Strategy<Value = Mode> {
         any::<bool>(),
         any::<bool>(),
         any::<bool>(),
+        any::<bool>(),
+        any::<bool>(),
     );
     let order = prop::option::of(prop::sample::select(&OrphanAction::ALL[..]));
     (flags, order, adoption).prop_map(
-        |((draining, closing, last_wins, relink, keeps), order, adoption)| Mode {
+        |((draining, closing, last_wins, relink, keeps, retains, suspends), order, adoption)| Mode {
             draining,
             closing,
             last_wins,
             relink,
             keeps,
+            retains,
+            suspends,
             order,
             adoption,
             ..MODE

@@ -46,7 +46,7 @@ fn claims(consumer: &Fake, provider: &Fake) -> Claims {
             metrics: Metrics::register(&mut bindery_runtime::telemetry::registry()),
             budget: Budget::default(),
             tally: Tally::default(),
-            holding: crate::holder::Holding::held(),
+            holding: crate::holder::Holding::proven_at_once(),
         },
         sides: Sides {
             consumer: here,
