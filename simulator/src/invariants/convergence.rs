@@ -86,6 +86,7 @@ impl Invariants {
                         pair.bound();
                         let ends = |uid: &str| self.sources.end(number, uid);
                         pair.leftovers(&ends);
+                        pair.retained();
                         pair.claimed();
                         pair.hanging();
                     }

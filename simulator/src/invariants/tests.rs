@@ -683,6 +683,32 @@ fn a_retained_copy_ends_by_the_server_at_its_time() {
 }
 
 #[test]
+fn a_retained_copy_says_until_when_in_the_end() {
+    let mut world = ready();
+    let mark = format!("s/{CONTRACT}/2026-01-01T00:00:00Z");
+    let released = format!("2026-01-02T00:00:00Z/{CONTRACT}");
+    let retained = (bindery_api::annotations::RETAINED, mark.as_str());
+    let until = (bindery_api::annotations::RETAINED_UNTIL, "2026-02-01T00:00:00Z");
+    let released = (bindery_api::annotations::RELEASED, released.as_str());
+    let mut check = |marks: &[(&str, &str)], expect: bool| {
+        let mut object = copy(3);
+        for (key, value) in marks {
+            object["metadata"]["annotations"][*key] = json!(value);
+        }
+        world.product(SERVER, ON_PROVIDER, &copy_key(), Some(object));
+        let found = differences(&mut world, &Topology::pair());
+        let is_found = found
+            .iter()
+            .any(|found| found == "NotConverged: it is retained, and nothing says until when");
+        assert_eq!(is_found, expect, "{marks:?}: {found:?}");
+    };
+    check(&[], false);
+    check(&[retained], true);
+    check(&[retained, until], false);
+    check(&[retained, released], false);
+}
+
+#[test]
 fn the_operators_own_objects_stay() {
     let mut world = World::new();
     let (place, key) = (

@@ -137,6 +137,28 @@ impl Pair<'_> {
             || marks::annotation(copy, annotations::RESTORING).is_some()
     }
 
+    /// Checks that each retained copy says until when it is retained. The server writes that up to a minute after the konnector has
+    /// retained the copy, and the binding tells it.
+    pub(super) fn retained(&mut self) {
+        let group = group(self.relation.provider);
+        let without_time: Vec<_> = of(self.provider, &group, PLURAL)
+            .filter(|(_, object)| {
+                marks::copy_on_provider(object)
+                    .is_some_and(|copy| copy.contract == self.contract && copy.retained && !copy.released)
+            })
+            .filter(|(_, object)| !marks::is_deleting(object))
+            .filter(|(_, object)| marks::annotation(object, annotations::RETAINED_UNTIL).is_none())
+            .collect();
+        for (key, object) in without_time {
+            let circumstances = self.circumstances(None, Some((key, object)));
+            self.differs(
+                key,
+                "it is retained, and nothing says until when".to_owned(),
+                circumstances,
+            );
+        }
+    }
+
     /// Checks that the APIServiceNamespaces of a binding that syncs end when they are deleted and nothing of a user or an operator
     /// is left in their provider namespaces.
     pub(super) fn hanging(&mut self) {
