@@ -36,8 +36,11 @@ const GRACE: Duration = Duration::from_secs(40);
 const REST: Duration = Duration::from_secs(40);
 /// How often a server may set the conditions of a ClusterBinding while everything rests: once for a heartbeat of the konnector.
 const ANSWERS_MAX: u32 = 2;
-/// A world that needs more steps does not come to rest. Of the seeds that come to rest, nearly all need less than a third.
+/// A world that needs more steps does not come to rest, unless processes only ask again and again. Of the seeds that come to rest,
+/// nearly all need less than a third.
 const STEPS_MAX: u64 = 8_000;
+/// A world in which processes only ask again and again may take this many steps.
+const ASKING_STEPS_MAX: u64 = 4 * STEPS_MAX;
 /// An object that is written more often than this after the last event of the history is written without end.
 const WRITES_MAX: u32 = 40;
 
@@ -270,16 +273,18 @@ impl Player {
         let until = self.world.elapsed() + CONVERGED_MAX;
         let mut pause = FIRST_LOOK;
         loop {
-            self.until(self.world.elapsed() + pause);
+            // A world that was stopped had no time to converge: what went on in it is told instead.
+            if !self.until_asked(self.world.elapsed() + pause) {
+                return;
+            }
             pause = (pause * 3 / 2).min(LOOK_EVERY);
             let is_bound = !self.bind_again();
             let differences = self.differences();
             if differences.is_empty() && is_bound {
                 break;
             }
-            // A world that was stopped had no time to converge: what went on in it is told instead.
             if self.is_over() {
-                return;
+                continue;
             }
             if self.world.elapsed() > until {
                 if !is_bound {
@@ -292,8 +297,7 @@ impl Player {
                 self.kinds.insert("consent");
             }
         }
-        self.until(self.world.elapsed() + GRACE);
-        if self.is_over() {
+        if !self.until_asked(self.world.elapsed() + GRACE) {
             return;
         }
         {
@@ -301,15 +305,30 @@ impl Player {
             checker.unrest = None;
             checker.answers.clear();
         }
-        self.until(self.world.elapsed() + REST);
+        if !self.until_asked(self.world.elapsed() + REST) {
+            return;
+        }
         let unrest = self.checker().unrest.take();
         if let Some(unrest) = unrest {
             self.unrest(&unrest);
         }
         // What has converged stays so.
-        if !self.is_over() {
-            let differences = self.differences();
-            self.report(differences);
+        let differences = self.differences();
+        self.report(differences);
+    }
+
+    /// Runs the world until this time, with more steps than others may take if processes only ask again and again. Returns false if it
+    /// was stopped before.
+    fn until_asked(&mut self, time: Duration) -> bool {
+        loop {
+            self.until(time);
+            if !self.is_over() {
+                return true;
+            }
+            let now = self.world.elapsed();
+            if !self.checker().may_go_on(now) {
+                return false;
+            }
         }
     }
 
@@ -403,6 +422,16 @@ impl WriteChecker {
         self.steps >= self.steps_max || self.is_endless
     }
 
+    /// Lets a world that took too many steps take more, if processes only ask again and again in it. Returns whether it may.
+    fn may_go_on(&mut self, now: Duration) -> bool {
+        let last = self.unrest.as_ref().map(|unrest| unrest.at);
+        let may_go_on = !self.is_endless && only_asks(self.steps_max, last, now);
+        if may_go_on {
+            self.steps_max = ASKING_STEPS_MAX;
+        }
+        may_go_on
+    }
+
     /// Checks the writes since the last call.
     fn check(&mut self, ledger: &Ledger, world: &mut World) {
         for change in world.changes() {
@@ -481,6 +510,13 @@ impl WriteChecker {
     }
 }
 
+/// Whether nothing was written for as long as a rest lasts. `last` is when something was written last that may not come at rest. A world
+/// that may take other than the usual count of steps does not go on: it has gone on before, or the command line limits it.
+fn only_asks(steps_max: u64, last: Option<Duration>, now: Duration) -> bool {
+    let is_quiet = last.is_none_or(|last| now.saturating_sub(last) > REST);
+    steps_max == STEPS_MAX && is_quiet
+}
+
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
@@ -498,4 +534,23 @@ fn hash(trace: &Trace) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_world_goes_on_once_if_processes_only_ask() {
+        let last = Duration::from_secs(100);
+        let late = last + REST + Duration::from_secs(1);
+        assert!(only_asks(STEPS_MAX, Some(last), late));
+        assert!(
+            only_asks(STEPS_MAX, None, last),
+            "nothing was written since it is to be at rest"
+        );
+        assert!(!only_asks(STEPS_MAX, Some(last), last + REST), "writes may go on");
+        assert!(!only_asks(ASKING_STEPS_MAX, Some(last), late), "it went on once");
+        assert!(!only_asks(500, Some(last), late), "the command line limits it");
+    }
 }
