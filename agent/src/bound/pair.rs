@@ -302,7 +302,9 @@ impl Contents for Pair {
     }
 
     fn agrees(&self) -> bool {
-        let Some((consumer, provider)) = self.consumer.as_ref().zip(self.provider.as_ref()) else {
+        let both = self.consumer.as_ref().zip(self.provider.as_ref());
+        // The end of a source may change the content of its copy.
+        let Some((consumer, provider)) = both.filter(|(consumer, _)| !consumer.deleting) else {
             return false;
         };
         let is_its_own = matches!(&provider.owner, Owner::Ours { source_uid } if *source_uid == consumer.uid);
@@ -310,8 +312,7 @@ impl Contents for Pair {
             .last
             .is_some_and(|last| last.fingerprint == consumer.projection);
         let is_status_down = provider.seen.is_some_and(|seen| seen.status == consumer.status);
-        // The end of a source may change the content of its copy.
-        !consumer.deleting && is_its_own && is_written && is_status_down && provider.bound && self.holds() == Some(true)
+        is_its_own && is_written && is_status_down && provider.bound && self.holds() == Some(true)
     }
 
     fn is_unseen(&self) -> bool {

@@ -98,7 +98,7 @@ pub(crate) fn is_at_rest(pair: &Pair, place: &Arc<str>, mode: Mode) -> bool {
     match (&pair.consumer, &pair.provider) {
         (None, Some(provider)) => match &provider.owner {
             Owner::Ours { .. } | Owner::Fresh { .. } => false,
-            Owner::Retained(retained) => !retained.restoring,
+            Owner::Retained(retained) => !retained.restoring && mode.ends_retention.is_none(),
             _ => true,
         },
         (Some(consumer), Some(provider)) => {
