@@ -33,6 +33,8 @@ pub struct Holders {
 #[derive(Debug)]
 pub struct ContractHolder {
     key: String,
+    /// The annotation that recorded the contract while its UID could not be read.
+    unverified_key: Option<String>,
     notes: LeaseNotes,
     holding: Holding,
     state: Mutex<State>,
@@ -63,12 +65,14 @@ impl Holders {
         }
     }
 
-    /// Returns the holder of a contract. It begins anew if no session of the contract is `open`.
-    pub(crate) fn of(&self, contract_uid: &Arc<str>, open: bool) -> Arc<ContractHolder> {
+    /// Returns the holder of a contract, which was known by its place as `unverified` while its UID could not be read. It begins anew if
+    /// no session of the contract is `open`.
+    pub(crate) fn of(&self, contract_uid: &Arc<str>, unverified: Option<&str>, open: bool) -> Arc<ContractHolder> {
         let mut contracts = self.contracts.lock();
         let holder = contracts.entry(Arc::clone(contract_uid)).or_insert_with(|| {
             Arc::new(ContractHolder {
                 key: key_of(contract_uid),
+                unverified_key: unverified.map(key_of),
                 notes: self.notes.clone(),
                 holding: Holding::default(),
                 state: Mutex::default(),
@@ -123,7 +127,8 @@ impl ContractHolder {
 
     /// What the Lease records. What cannot be read counts as nothing.
     fn chain(&self) -> HolderChain {
-        let text = self.notes.get(&self.key);
+        let unverified = || self.notes.get(self.unverified_key.as_ref()?);
+        let text = self.notes.get(&self.key).or_else(unverified);
         text.and_then(|text| serde_json::from_str(&text).ok())
             .unwrap_or_default()
     }
@@ -348,10 +353,12 @@ fn nonce() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     fn holder() -> Arc<ContractHolder> {
-        Holders::new(LeaseNotes::default()).of(&"uid".into(), false)
+        Holders::new(LeaseNotes::default()).of(&"uid".into(), None, false)
     }
 
     fn recorded(text: &str) -> RecordedHolder {
@@ -388,11 +395,11 @@ mod tests {
             record(uid);
         }
         notes.set("kube-bind.io/other", Some("stays".to_owned()));
-        let open = holders.of(&"open".into(), false);
-        holders.of(&"gone".into(), false).note_gone(true);
-        holders.of(&"bound".into(), false).note_gone(true);
-        holders.of(&"was-gone".into(), false).note_gone(true);
-        holders.of(&"was-gone".into(), true).note_gone(false);
+        let open = holders.of(&"open".into(), None, false);
+        holders.of(&"gone".into(), None, false).note_gone(true);
+        holders.of(&"bound".into(), None, false).note_gone(true);
+        holders.of(&"was-gone".into(), None, false).note_gone(true);
+        holders.of(&"was-gone".into(), None, true).note_gone(false);
         open.note_gone(true);
         let used = BTreeSet::from(["bound".to_owned()]);
         holders.tidy(&used);
@@ -405,6 +412,16 @@ mod tests {
         assert_eq!(recorded().len(), UNUSED_MAX + 1, "and that of the contract in use");
         assert!(recorded().contains(&"bound".to_owned()));
         assert!(notes.keys("kube-bind.io").contains(&"kube-bind.io/other".to_owned()));
+    }
+
+    #[test]
+    fn a_contract_that_was_known_by_its_place_keeps_its_record() {
+        let lease = BTreeMap::from([(key_of("unverified-p"), r#"{"current":"i/1/a"}"#.to_owned())]);
+        let holders = Holders::new(LeaseNotes::of(Some(&lease)));
+        let holder = holders.of(&"uid".into(), Some("unverified-p"), false);
+        assert_eq!(holder.judge(&recorded("i/1/a")), Ok(()));
+        let elsewhere = holders.of(&"other".into(), Some("unverified-q"), false);
+        assert_eq!(elsewhere.judge(&recorded("i/1/a")), Err(Finding::SecondInstall));
     }
 
     #[test]

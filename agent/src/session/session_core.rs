@@ -137,7 +137,10 @@ impl SessionCore {
             consumer: consumer.clients.clone(),
             provider: reached.clients.clone(),
         };
-        let holder = tools.holders.of(&reached.contract.uid, refused.is_some());
+        let unverified = Contract::unverified(&reached.access).uid;
+        let holder = tools
+            .holders
+            .of(&reached.contract.uid, Some(&unverified), refused.is_some());
         let unreadable = watch::Sender::new(false);
         let surroundings = Surroundings {
             unreadable_namespaces: unreadable.subscribe(),

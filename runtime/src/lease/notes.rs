@@ -45,7 +45,7 @@ struct State {
 
 impl LeaseNotes {
     /// The notes of a Lease that has these annotations.
-    pub(super) fn of(annotations: Option<&Annotations>) -> Self {
+    pub fn of(annotations: Option<&BTreeMap<String, String>>) -> Self {
         let notes = Self::default();
         notes.0.state.lock().known = annotations.cloned().unwrap_or_default();
         notes
