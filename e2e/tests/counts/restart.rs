@@ -68,6 +68,12 @@ pub(crate) fn asked_little(world: &World, began: Mark) -> Result<Tally> {
         let is_claimed = CLAIMED.contains(resource) && places.iter().any(|place| place == namespace);
         !(is_watched_wide && is_claimed && *times == 1)
     });
+    // The server looks once for copies that were retained before.
+    let looked = listed.remove(&(&Who::Server, "cowboys", "", ""));
+    ensure!(
+        looked.is_none_or(|times| times == 1),
+        "looked for retained copies {looked:?} times"
+    );
     ensure!(listed.is_empty(), "listed and not watched: {listed:?}");
     let others = reads
         .iter()
