@@ -144,11 +144,11 @@ impl Invariants {
         match on {
             Cluster::Provider(_) => {
                 self.specs.rewound(clusters, on);
-                self.holders.forget(on);
+                self.holders.forget(on, self.rewinds.now());
             }
             Cluster::Consumer(_) | Cluster::Clone(_) => {
                 self.sources.rewound(clusters, on);
-                self.holders.forget(on);
+                self.holders.forget(on, self.rewinds.now());
                 self.paused.forget(on);
             }
         }

@@ -271,34 +271,15 @@ impl Player {
     fn settle(&mut self) {
         self.checker().writes = Some(BTreeMap::new());
         let until = self.world.elapsed() + CONVERGED_MAX;
-        let mut pause = FIRST_LOOK;
         loop {
-            // A world that was stopped had no time to converge: what went on in it is told instead.
-            if !self.until_asked(self.world.elapsed() + pause) {
+            if !self.converge(until) || !self.until_asked(self.world.elapsed() + GRACE) {
                 return;
             }
-            pause = (pause * 3 / 2).min(LOOK_EVERY);
-            let is_bound = !self.bind_again();
-            let differences = self.differences();
-            if differences.is_empty() && is_bound {
+            // A konnector that waits for its Lease has looked at nothing yet, and what its bindings say is from before.
+            let may_ask = self.world.elapsed() <= until && !self.differences().is_empty();
+            if !may_ask || !self.consent() {
                 break;
             }
-            if self.is_over() {
-                continue;
-            }
-            if self.world.elapsed() > until {
-                if !is_bound {
-                    self.violation(Invariant::NotReady, "a bind", "it never succeeded".to_owned());
-                }
-                self.report(differences);
-                return;
-            }
-            if self.users.consent_to_all(&mut self.world) {
-                self.kinds.insert("consent");
-            }
-        }
-        if !self.until_asked(self.world.elapsed() + GRACE) {
-            return;
         }
         {
             let mut checker = self.checker();
@@ -330,6 +311,41 @@ impl Player {
                 return false;
             }
         }
+    }
+
+    /// Runs until everything has converged, and lets users consent to what they are asked meanwhile. Returns whether it has; what has not
+    /// at this time of the world is reported.
+    fn converge(&mut self, until: Duration) -> bool {
+        let mut pause = FIRST_LOOK;
+        loop {
+            // A world that was stopped had no time to converge: what went on in it is told instead.
+            if !self.until_asked(self.world.elapsed() + pause) {
+                return false;
+            }
+            pause = (pause * 3 / 2).min(LOOK_EVERY);
+            let is_bound = !self.bind_again();
+            let differences = self.differences();
+            if differences.is_empty() && is_bound {
+                return true;
+            }
+            if self.world.elapsed() > until {
+                if !is_bound {
+                    self.violation(Invariant::NotReady, "a bind", "it never succeeded".to_owned());
+                }
+                self.report(differences);
+                return false;
+            }
+            self.consent();
+        }
+    }
+
+    /// Lets users consent to what conditions ask. Returns whether any asked.
+    fn consent(&mut self) -> bool {
+        let asks = self.users.consent_to_all(&mut self.world);
+        if asks {
+            self.kinds.insert("consent");
+        }
+        asks
     }
 
     fn report(&mut self, violations: Vec<Violation>) {

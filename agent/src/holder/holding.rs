@@ -10,7 +10,7 @@ use super::Finding;
 /// Where this konnector stands with a contract.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Standing {
-    /// It is not known yet, so nothing is written.
+    /// It is not known yet, or the provider has not taken the first step of this process yet: nothing is written.
     #[default]
     Pending,
     /// It holds the contract.

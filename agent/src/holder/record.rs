@@ -166,11 +166,18 @@ impl ContractHolder {
         finding.is_rival() && held_at == Some(self.notes.rewinds())
     }
 
-    /// Notes that the provider has a record of this konnector. While it refuses a new one, the contract stays unfenced.
+    /// Notes that the provider has a record that the Lease contains. It proves that this konnector holds the contract once the provider
+    /// has taken a step that was begun in this process: a backup of the Lease contains the last step before that too. While the provider
+    /// refuses a new one, the contract stays unfenced.
     pub(crate) fn hold(&self, record: &HolderRecord) {
         let is_unfenced = self.is_unfenced();
-        self.note_held();
-        if !is_unfenced {
+        let state = self.state.lock();
+        let is_own = state.held_at.is_some() || state.attempt.as_ref() == Some(record);
+        drop(state);
+        if is_unfenced || is_own {
+            self.note_held();
+        }
+        if is_own && !is_unfenced {
             self.set_held(record);
         }
     }
@@ -281,9 +288,15 @@ impl ContractHolder {
         self.notes.get(&self.key) == Some(text)
     }
 
-    /// Whether the contract was not found to be held in this process yet, so that the first step is written at once.
+    /// Whether the contract was not found to be held in this process yet, so that a step is written at once.
     pub(crate) fn is_new(&self) -> bool {
         self.state.lock().held_at.is_none()
+    }
+
+    /// Whether the first step of this process was begun, and the provider is not known to have it.
+    pub(crate) fn has_begun(&self) -> bool {
+        let state = self.state.lock();
+        state.held_at.is_none() && state.attempt.is_some()
     }
 
     /// Notes that the provider has accepted a step, on the ClusterBinding of this UID. The Lease forgets the other ones with its next
@@ -436,6 +449,30 @@ mod tests {
         assert!(!holder.is_accepted(&seen), "this konnector does not hold it");
         holder.order(HolderOrder::BeginAnew);
         assert!(holder.is_accepted(&RecordedHolder::default()));
+    }
+
+    #[test]
+    fn a_contract_is_held_from_the_first_step_of_the_process_on() {
+        let holder = holder();
+        let standing = || holder.holding().standing().borrow().clone();
+        let held = || Standing::Held { instance: "i".into() };
+        let last = recorded("i/7/n");
+        holder.hold(last.record.as_ref().unwrap());
+        assert_eq!(standing(), Standing::Pending, "a clone has the last step too");
+        assert!(holder.is_new() && !holder.is_rival(Finding::RestoredOrCloned));
+        // The provider has the step, and its answer was lost.
+        assert!(!holder.has_begun());
+        let next = holder.next(&last, false);
+        assert!(holder.has_begun());
+        holder.hold(&next);
+        assert_eq!(standing(), held());
+        assert!(!holder.has_begun() && !holder.is_new() && holder.is_rival(Finding::RestoredOrCloned));
+        // Later steps need no answer.
+        holder.hold(&holder.next(&recorded(&next.to_string()), false));
+        assert_eq!(standing(), held());
+        holder.wait(Finding::Contested, &last);
+        holder.hold(&next);
+        assert!(standing().waiting().is_some() && holder.is_new());
     }
 
     #[test]

@@ -297,8 +297,9 @@ async fn beat(
         // The consumer may have gone back in time: that shows in the answer to the next renewal of its Lease.
         holder.renewed().await;
     }
-    let is_unproven = doubts.is_some() || holder.judge(&recorded(cached.as_deref())).is_err();
-    // A cache that is behind proves nothing against the holder, and one that was not listed since a restore nothing for it.
+    let is_unproven = doubts.is_some() || holder.has_begun() || holder.judge(&recorded(cached.as_deref())).is_err();
+    // A cache that is behind proves nothing against the holder, and one that was not listed since a restore nothing for it. Nor does it show
+    // the version in which a first step is taken that was refused before.
     let seen = if is_unproven {
         match core.ask(read(core, api)).await {
             Ok(seen) => seen.map(Arc::new),
@@ -315,10 +316,10 @@ async fn beat(
     if !accepted && let Err(finding) = holder.judge(&recorded) {
         return withhold(core, api, &recorded, finding).await;
     }
-    let is_new = accepted || holder.is_new();
     if let Some(record) = recorded.record.as_ref().filter(|_| !accepted) {
         holder.hold(record);
     }
+    let is_new = accepted || holder.is_new();
     if let Some(doubts) = doubts {
         holder.clear(doubts);
     }
@@ -327,7 +328,8 @@ async fn beat(
         step: Some(&step),
         ..sender
     };
-    let decision = decide(seen.as_deref(), &sender, since.filter(|_| !accepted));
+    // Nothing is written before the first step is taken, so that it waits for no interval.
+    let decision = decide(seen.as_deref(), &sender, since.filter(|_| !is_new));
     let HeartbeatDecision::Beat(patch) = &decision else {
         return Ok(decision);
     };

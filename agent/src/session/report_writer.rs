@@ -36,8 +36,14 @@ pub(super) async fn run(core: Arc<SessionCore>) {
 
 /// Writes one report if the provider does not have it already.
 async fn write(core: &SessionCore, subject: &ReportSubject) -> Result<(), kube::Error> {
-    // A contract that serves another cluster, or that this konnector does not hold, is not written to.
-    if core.serves_other_cluster() || !core.holder.holding().standing().borrow().may_write() {
+    let holding = core.holder.holding();
+    // A contract that this konnector does not hold, or that serves another cluster, is not written to.
+    if !holding.standing().borrow().may_write() {
+        return Ok(());
+    }
+    // Nor is any while a cluster may have gone back in time.
+    holding.proven().await;
+    if core.serves_other_cluster() {
         return Ok(());
     }
     let (client, namespace) = (core.sides.provider.write.clone(), &core.contract.namespace);

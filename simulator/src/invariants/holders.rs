@@ -1,12 +1,16 @@
 //! No write of a process stands that does not hold the contract: a former leader, or the konnector of a clone.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
-use bindery_api::{holder::HELD, names};
-use bindery_simulator_apiserver::Change;
+use bindery_api::{
+    annotations,
+    holder::{HELD, HolderChain, HolderRecord},
+    names,
+};
+use bindery_simulator_apiserver::{Change, ObjectKey};
 use serde_json::Value;
 
-use super::{Account, Clusters, Invariant, Seen, Violation, contracts::Contracts, leftovers::RIGHTS};
+use super::{Account, Clusters, Invariant, Seen, Violation, contracts::Contracts, leftovers::RIGHTS, marks};
 use crate::{
     faults::ProcessName,
     topology::{Cluster, provider_of_group},
@@ -17,14 +21,31 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Holders {
     leases: BTreeMap<Cluster, VecDeque<(u64, Option<ProcessName>)>>,
-    /// The clusters whose konnectors have put their record as the holder of a contract on a provider.
-    recorded: BTreeSet<(Cluster, Cluster)>,
+    /// The contracts that konnectors of second clusters took, each by the cluster and the provider.
+    taken: BTreeMap<(Cluster, Cluster), Taken>,
     /// When each incarnation of a process sent its first write, in milliseconds.
     started: BTreeMap<(ProcessName, u32), u64>,
 }
 
+/// A contract that the konnector of a second cluster took by its record on the provider.
+#[derive(Debug)]
+struct Taken {
+    /// The last time at which the konnector may send a write; `None` while its record stands.
+    until: Option<u64>,
+}
+
+/// The record of a contract's holder on a provider.
+#[derive(Debug, PartialEq, Eq)]
+struct HeldRecord {
+    record: HolderRecord,
+    is_contested: bool,
+}
+
 /// How many holders of a Lease are remembered.
 const REMEMBERED: usize = 8;
+/// The konnector of a second cluster stops within this time after another one contests the contract, or was accepted: no disturbance of
+/// its watch lasts longer. In milliseconds.
+const STOPPED: u64 = 120_000;
 
 impl Holders {
     /// Checks a write of a konnector or of a server.
@@ -38,12 +59,10 @@ impl Holders {
             }
             return None;
         }
-        let process = written.process?;
-        if let (ProcessName::Konnector { of, .. }, "clusterbindings") = (process, key.resource.as_str())
-            && has_new_record(written.change)
-        {
-            self.recorded.insert((of, written.on));
+        if let Some(violation) = self.record_written(seen, contracts) {
+            return Some(violation);
         }
+        let process = written.process?;
         let (of, is_of_leader) = match process {
             ProcessName::Konnector { of, .. } => (of, is_of_leading_konnector(written.change)),
             ProcessName::Server { provider, .. } => (Cluster::Provider(provider), is_of_leading_server(written.change)),
@@ -59,14 +78,11 @@ impl Holders {
             Account::Server => (None, seen.provider()),
             _ => (of.consumer(), provider_of_group(&key.group)),
         };
-        // A clone from within one heartbeat takes the contract before anybody can tell it from its origin, and so does one that the user
-        // accepts.
-        let is_recorded = self.recorded.contains(&(of, written.on));
-        if let (Cluster::Clone(_), Cluster::Provider(_), false) = (of, written.on, is_recorded) {
-            let message = "the konnector of a restored second cluster wrote, and does not hold the contract".to_owned();
-            let mut violation = seen.violation(Invariant::WriteByClone, (consumer, provider), &message);
-            violation.circumstances.insert(Circumstance::WriterIsClone);
-            return Some(violation);
+        if let (Cluster::Clone(_), Cluster::Provider(_)) = (of, written.on)
+            && !self.may_write(of, written.on, written.sent)
+        {
+            let message = "the konnector of a restored second cluster wrote, and does not hold the contract";
+            return Some(by_clone(seen, (consumer, provider), message));
         }
         let (since, holder) = self.holder_at(of, written.sent)?;
         let holder = holder.filter(|holder| *holder != process)?;
@@ -79,6 +95,62 @@ impl Holders {
             violation.circumstances.insert(Circumstance::LeaderFrozen);
         }
         Some(violation)
+    }
+
+    /// Notes who holds a contract by the record on its provider. A clone may take a contract only from the last step that its own Lease
+    /// records, as a backup from within one heartbeat has it, and not from one that is contested: its user accepts nothing.
+    fn record_written<C: Clusters>(&mut self, seen: &Seen<'_, C>, contracts: &mut Contracts) -> Option<Violation> {
+        let (written, change) = (seen.written, seen.written.change);
+        if change.key.resource != "clusterbindings" {
+            return None;
+        }
+        let [before, after] = [&change.before, &change.after].map(|object| held_record(object.as_deref()));
+        if before == after {
+            return None;
+        }
+        let provider = seen.provider()?;
+        let contract = &change.key.namespace;
+        let consumer = contracts.consumer(seen.clusters, provider, contract)?;
+        let clone = Cluster::Clone(consumer);
+        let is_by_clone = matches!(written.process, Some(ProcessName::Konnector { of, .. }) if of == clone);
+        let is_contested = after.as_ref().is_some_and(|after| after.is_contested);
+        if !is_by_clone || is_contested {
+            self.stops(clone, Some(written.on), written.at + STOPPED);
+            return None;
+        }
+        // Without a record the clone gives the contract up.
+        after?;
+        self.taken.insert((clone, written.on), Taken { until: None });
+        let is_next = match &before {
+            Some(before) => {
+                !before.is_contested && chains(seen, clone).any(|(_, chain)| chain.contains(Some(&before.record)))
+            }
+            None => chains(seen, clone)
+                .filter(|(uid, _)| is_contract(seen, contract, uid))
+                .all(|(_, chain)| chain.contains(None)),
+        };
+        // A request that is late may come when the Lease has gone on, or when another clone runs.
+        if is_next || written.is_disturbed {
+            return None;
+        }
+        let message =
+            "the konnector of a restored second cluster took the contract, and its Lease has not the last step of it";
+        Some(by_clone(seen, (Some(consumer), Some(provider)), message))
+    }
+
+    /// Notes that a clone sends no write to a provider after a time, or to none of them.
+    fn stops(&mut self, clone: Cluster, provider: Option<Cluster>, at: u64) {
+        for ((of, on), taken) in &mut self.taken {
+            if *of == clone && provider.is_none_or(|provider| provider == *on) {
+                taken.until = Some(taken.until.map_or(at, |until| until.min(at)));
+            }
+        }
+    }
+
+    /// Whether the konnector of a clone may have sent a write to a provider at a time.
+    fn may_write(&self, clone: Cluster, provider: Cluster, sent: u64) -> bool {
+        let taken = self.taken.get(&(clone, provider));
+        taken.is_some_and(|taken| taken.until.is_none_or(|until| sent <= until))
     }
 
     /// Notes a write of an incarnation of a process. Returns when it sent its first one.
@@ -120,21 +192,56 @@ impl Holders {
             .copied()
     }
 
-    /// Forgets who held the Lease of a cluster that went back in time.
-    pub(super) fn forget(&mut self, cluster: Cluster) {
+    /// Forgets who held the Lease of a cluster that went back in time. A clone is another one from then on, and what the former one sent
+    /// was sent by `now`, the time of the last write.
+    pub(super) fn forget(&mut self, cluster: Cluster, now: u64) {
         self.leases.remove(&cluster);
+        self.stops(cluster, None, now);
     }
 }
 
-/// Whether a write of a ClusterBinding records a step of a holder.
-fn has_new_record(change: &Change) -> bool {
-    let record = |object: Option<&Value>| {
-        let conditions = object?["status"]["conditions"].as_array()?;
-        let held = conditions.iter().find(|condition| condition["type"] == HELD)?;
-        (held["status"] == "True").then(|| held["message"].clone())
-    };
-    let after = record(change.after.as_deref());
-    after.is_some() && after != record(change.before.as_deref())
+/// The violation that a write of the konnector of a clone is.
+fn by_clone<C: Clusters>(seen: &Seen<'_, C>, relation: (Option<u8>, Option<u8>), message: &str) -> Violation {
+    let mut violation = seen.violation(Invariant::WriteByClone, relation, message);
+    violation.circumstances.insert(Circumstance::WriterIsClone);
+    violation
+}
+
+/// The holder that a ClusterBinding records.
+fn held_record(binding: Option<&Value>) -> Option<HeldRecord> {
+    let conditions = binding?["status"]["conditions"].as_array()?;
+    let held = conditions.iter().find(|condition| condition["type"] == HELD)?;
+    let record = held["message"].as_str()?.rsplit(' ').next()?;
+    Some(HeldRecord {
+        record: record.parse().ok()?,
+        is_contested: held["status"] != "True",
+    })
+}
+
+/// What the Lease of a cluster's konnectors records, by UID of the contract.
+fn chains<C: Clusters>(seen: &Seen<'_, C>, cluster: Cluster) -> impl Iterator<Item = (String, HolderChain)> {
+    let lease = ObjectKey::new(
+        "coordination.k8s.io",
+        "leases",
+        names::KUBE_BIND_NAMESPACE,
+        names::KONNECTOR_LEASE,
+    );
+    let lease = seen.clusters.object(cluster, &lease);
+    let notes = lease.and_then(|lease| lease["metadata"]["annotations"].as_object().cloned());
+    notes.into_iter().flatten().filter_map(|(key, text)| {
+        let uid = key.strip_prefix(annotations::HOLDER)?.strip_prefix('/')?;
+        Some((
+            uid.to_owned(),
+            serde_json::from_str::<HolderChain>(text.as_str()?).ok()?,
+        ))
+    })
+}
+
+/// Whether a contract of the provider has this UID.
+fn is_contract<C: Clusters>(seen: &Seen<'_, C>, contract: &str, uid: &str) -> bool {
+    let namespace = ObjectKey::new("", "namespaces", "", contract);
+    let namespace = seen.clusters.object(seen.written.on, &namespace);
+    namespace.is_some_and(|namespace| marks::uid(&namespace) == uid)
 }
 
 /// Whether only the konnector that leads may send a write: each but events, heartbeats, and the CRDs of kube-bind, which each replica

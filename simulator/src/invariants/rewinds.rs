@@ -104,6 +104,11 @@ impl Rewinds {
         })
     }
 
+    /// The time of the last write, in milliseconds.
+    pub(super) fn now(&self) -> u64 {
+        self.now
+    }
+
     /// Notes that a cluster went back in time: its objects are now those of `clusters`.
     pub(super) fn rewound(&mut self, clusters: &impl Clusters, on: Cluster) {
         self.restored.insert(on, (self.count, self.now));

@@ -17,6 +17,7 @@ const KONNECTOR: &str = "system:serviceaccount:kube-bind:konnector";
 const SERVER: &str = "system:serviceaccount:kube-bind:bindery-server";
 const ON_CONSUMER: Cluster = Cluster::Consumer(1);
 const ON_PROVIDER: Cluster = Cluster::Provider(1);
+const CLONE: Cluster = Cluster::Clone(1);
 const RELATION: Relation = Relation {
     consumer: 1,
     provider: 1,
@@ -625,24 +626,94 @@ fn the_konnector_of_a_clone_does_not_write() {
     assert!(found.circumstances.contains(&Circumstance::WriterIsClone), "{found}");
 }
 
-#[test]
-fn the_konnector_of_a_clone_that_holds_the_contract_may_write() {
+/// The konnector whose cluster is `of` writes the record of the contract's holder; with `contested` it contests it.
+fn writes_record(world: &mut World, of: Cluster, record: &str, contested: bool) {
+    let key = ObjectKey::new("kube-bind.io", "clusterbindings", CONTRACT, "cluster");
+    let status = if contested { "False" } else { "True" };
+    let held = json!({
+        "metadata": {"name": "cluster", "namespace": CONTRACT, "uid": "cluster-binding"},
+        "status": {"conditions": [{"type": "Held", "status": status, "message": record}]},
+    });
+    let by = Actor::User(BINDER.to_owned());
+    world.write(ON_PROVIDER, by, Some(konnector(of, 1)), &key, Some(held));
+}
+
+/// The clone's konnector writes a state of the copy.
+fn clone_writes(world: &mut World, serial: u64) {
+    let by = Actor::User(BINDER.to_owned());
+    let process = Some(konnector(CLONE, 1));
+    world.write(ON_PROVIDER, by, process, &copy_key(), Some(copy(serial)));
+}
+
+/// A world with a clone whose backup has the step `i/7/n`.
+fn with_clone() -> World {
     let mut world = World::new();
     world.synced();
-    let clone = Some(konnector(Cluster::Clone(1), 1));
-    let key = ObjectKey::new("kube-bind.io", "clusterbindings", "kube-bind-c1", "cluster");
-    let held = json!({
-        "metadata": {"name": "cluster", "namespace": "kube-bind-c1", "uid": "cluster-binding"},
-        "status": {"conditions": [{"type": "Held", "status": "True", "message": "i/7/n"}]},
-    });
-    world.write(ON_PROVIDER, Actor::User(BINDER.to_owned()), clone, &key, Some(held));
-    world.write(
-        ON_PROVIDER,
-        Actor::User(BINDER.to_owned()),
-        clone,
-        &copy_key(),
-        Some(copy(3)),
-    );
+    writes_record(&mut world, ON_CONSUMER, "i/7/n", false);
+    let lease_key = ObjectKey::new("coordination.k8s.io", "leases", "kube-bind", "kube-bind");
+    let note = format!("{}/n", bindery_api::annotations::HOLDER);
+    let chain = json!({"current": "i/7/n"}).to_string();
+    let lease = json!({"metadata": {"uid": "l", "annotations": {(note): chain}}});
+    world.user(CLONE, &lease_key, Some(lease));
+    world
+}
+
+#[test]
+fn the_konnector_of_a_clone_that_holds_the_contract_may_write() {
+    let mut world = with_clone();
+    writes_record(&mut world, CLONE, "i/8/m", false);
+    clone_writes(&mut world, 3);
+    world.check(&[]);
+    // Before that, it does not hold the contract.
+    let mut world = with_clone();
+    clone_writes(&mut world, 3);
+    world.check(&[Invariant::WriteByClone]);
+}
+
+#[test]
+fn a_clone_takes_a_contract_only_from_the_last_step_of_its_backup() {
+    let mut world = with_clone();
+    writes_record(&mut world, ON_CONSUMER, "i/8/o", false);
+    writes_record(&mut world, CLONE, "i/9/m", false);
+    world.check(&[Invariant::WriteByClone]);
+    let mut world = with_clone();
+    writes_record(&mut world, ON_CONSUMER, "i/7/n", true);
+    writes_record(&mut world, CLONE, "i/8/m", false);
+    world.check(&[Invariant::WriteByClone]);
+}
+
+#[test]
+fn a_clone_stops_when_its_contract_is_contested() {
+    let mut world = with_clone();
+    writes_record(&mut world, CLONE, "i/8/m", false);
+    writes_record(&mut world, ON_CONSUMER, "i/8/m", true);
+    clone_writes(&mut world, 3);
+    world.check(&[]);
+    world.now += 120_000;
+    clone_writes(&mut world, 3);
+    world.check(&[Invariant::WriteByClone]);
+}
+
+#[test]
+fn a_later_clone_does_not_hold_what_a_former_one_took() {
+    let mut world = with_clone();
+    writes_record(&mut world, CLONE, "i/8/m", false);
+    world.invariants.rewound(&world.objects, CLONE);
+    clone_writes(&mut world, 3);
+    world.check(&[Invariant::WriteByClone]);
+}
+
+#[test]
+fn a_clone_makes_a_copy_again_and_rewinds_none() {
+    let mut world = with_clone();
+    writes_record(&mut world, CLONE, "i/8/m", false);
+    clone_writes(&mut world, 2);
+    world.check(&[Invariant::SpecRewound]);
+    let mut world = with_clone();
+    world.user(ON_CONSUMER, &source_key(), deleting(source(3)));
+    world.product(BINDER, ON_PROVIDER, &copy_key(), None);
+    writes_record(&mut world, CLONE, "i/8/m", false);
+    clone_writes(&mut world, 2);
     world.check(&[]);
 }
 
