@@ -72,6 +72,7 @@ pub struct Invariants {
     specs: specs::Specs,
     holders: holders::Holders,
     paused: paused::Paused,
+    overwritten: overwritten::Overwritten,
     rewinds: rewinds::Rewinds,
     violations: Vec<Violation>,
     seen: BTreeSet<(Invariant, BTreeSet<Circumstance>)>,
@@ -113,7 +114,7 @@ impl Invariants {
                 let operators = operators::check(&seen, &mut self.contracts, &self.sources, &self.rewinds);
                 let holder = self.holders.check(&seen, &mut self.contracts);
                 let paused = self.paused.check(&seen, &mut self.contracts);
-                let taken = overwritten::check(&seen, &mut self.contracts);
+                let taken = self.overwritten.check(&seen, &mut self.contracts);
                 let retained = retained::check(&seen, &mut self.contracts);
                 for found in [copy, spec, contract, operators, holder, paused, taken, retained]
                     .into_iter()
@@ -125,6 +126,7 @@ impl Invariants {
             Cluster::Consumer(_) | Cluster::Clone(_) => {
                 let deleted = self.sources.note(&seen);
                 self.paused.note(&seen);
+                self.overwritten.note(&seen);
                 let own = consumers::check(&seen, deleted);
                 let holder = self.holders.check(&seen, &mut self.contracts);
                 let released = finalizers::check(&seen, &mut self.contracts, &self.rewinds);

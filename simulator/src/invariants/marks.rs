@@ -81,6 +81,12 @@ pub fn is_copy_on_consumer(object: &Value) -> bool {
     label(object, labels::OWNER) == Some("provider") && annotation(object, annotations::PROVIDER_UID).is_some()
 }
 
+/// Whether a write retained a copy on a provider that was not retained before.
+pub fn is_retained_now(before: Option<&Value>, after: Option<&Value>) -> bool {
+    let is_retained = |object: &Value| copy_on_provider(object).is_some_and(|copy| copy.retained);
+    before.is_some_and(|before| !is_retained(before)) && after.is_some_and(is_retained)
+}
+
 /// Whether a write began the end of an object: it is being deleted now, or gone, and was neither before.
 pub fn has_ended(before: Option<&Value>, after: Option<&Value>) -> bool {
     before.is_some_and(|before| !is_deleting(before)) && after.is_none_or(is_deleting)

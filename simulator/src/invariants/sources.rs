@@ -132,6 +132,12 @@ impl Sources {
         self.end(consumer, uid) == Some(SourceEnd::ByUser)
     }
 
+    /// Whether a user ended the source on the clone of the consumer.
+    pub(super) fn was_ended_on_clone(&self, consumer: u8, uid: &str) -> bool {
+        let source = (Cluster::Clone(consumer), uid.to_owned());
+        self.ends.get(&source) == Some(&SourceEnd::ByUser)
+    }
+
     /// Whether a user deleted a namespace of this name on the consumer.
     pub(super) fn has_user_deleted_namespace(&self, consumer: u8, name: &str) -> bool {
         let namespace = (Cluster::Consumer(consumer), name.to_owned());

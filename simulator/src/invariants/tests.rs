@@ -181,6 +181,27 @@ fn copy(serial: u64) -> Value {
     }}, "spec": {"serial": serial}})
 }
 
+/// The copy, retained, with more annotations.
+fn retained(more: &[(&str, &str)]) -> Value {
+    let mut object = copy(3);
+    let mark = format!("s/{CONTRACT}/2026-01-01T00:00:00Z");
+    object["metadata"]["annotations"][bindery_api::annotations::RETAINED] = json!(mark);
+    for (key, value) in more {
+        object["metadata"]["annotations"][*key] = json!(value);
+    }
+    object
+}
+
+/// The ClusterBinding of the contract, with a step of its holder.
+fn held_contract() -> (ObjectKey, Value) {
+    let key = ObjectKey::new("kube-bind.io", "clusterbindings", CONTRACT, "cluster");
+    let held = json!({
+        "metadata": {"name": "cluster", "namespace": CONTRACT, "uid": "cluster-binding"},
+        "status": {"conditions": [{"type": "Held", "status": "True", "message": "i/7/n"}]},
+    });
+    (key, held)
+}
+
 /// An object that the operator put into a provider namespace.
 fn operators_own() -> Value {
     let labels = json!({"example.dev/operators-own": "true"});
@@ -304,6 +325,49 @@ fn a_deletion_on_the_clone_is_no_evidence() {
     world.user(clone, &source_key(), deleting(source(3)));
     world.product(BINDER, ON_PROVIDER, &copy_key(), None);
     world.check(&[Invariant::CopyEndedWithoutEvidence]);
+}
+
+#[test]
+fn a_deletion_on_a_clone_that_holds_the_contract_is_evidence() {
+    let write = |world: &mut World, key: &ObjectKey, after: Option<Value>| {
+        let (by, process) = (Actor::User(BINDER.to_owned()), konnector(Cluster::Clone(1), 1));
+        world.write(ON_PROVIDER, by, Some(process), key, after);
+    };
+    let ended = |is_deleted: bool| {
+        let mut world = World::new();
+        world.synced();
+        let clone = Cluster::Clone(1);
+        world.user(clone, &source_key(), Some(source(3)));
+        if is_deleted {
+            world.user(clone, &source_key(), deleting(source(3)));
+        }
+        let (key, held) = held_contract();
+        write(&mut world, &key, Some(held));
+        write(&mut world, &copy_key(), None);
+        world
+    };
+    ended(true).check(&[]);
+    ended(false).check(&[Invariant::CopyEndedWithoutEvidence]);
+}
+
+#[test]
+fn a_copy_is_retained_only_with_evidence() {
+    let until = [(bindery_api::annotations::RETAINED_UNTIL, "2026-01-04T00:00:00Z")];
+    let mut world = World::new();
+    world.synced();
+    world.product(BINDER, ON_PROVIDER, &copy_key(), Some(retained(&until)));
+    let found = world.check(&[Invariant::CopyEndedWithoutEvidence]);
+    assert!(found.message.contains("was retained"), "{found}");
+    // The server ends it at its time, though a restore of the consumer took the deletion back.
+    let mut world = World::new();
+    world.synced();
+    world.user(ON_CONSUMER, &source_key(), deleting(source(3)));
+    world.product(BINDER, ON_PROVIDER, &copy_key(), Some(retained(&until)));
+    let objects = world.objects.get_mut(&ON_CONSUMER).unwrap();
+    objects.insert(source_key(), Arc::new(source(3)));
+    world.invariants.rewound(&world.objects, ON_CONSUMER);
+    world.product(SERVER, ON_PROVIDER, &copy_key(), None);
+    world.check(&[]);
 }
 
 #[test]
@@ -433,6 +497,28 @@ fn only_its_binding_lets_a_copy_change_its_source() {
     };
     accepting(1).check(&[]);
     accepting(2).check(&[Invariant::CopyOverwritten]);
+}
+
+#[test]
+fn a_retained_copy_becomes_that_of_what_was_restored_from_it() {
+    let restored = |by: &str, of: &str| {
+        let mut object = source(3);
+        object["metadata"]["uid"] = json!("t");
+        object["metadata"]["annotations"][bindery_api::annotations::ADOPTED] = json!(of);
+        let mut linked = copy(3);
+        linked["metadata"]["annotations"]["kube-bind.io/consumer-uid"] = json!("t");
+        let mut world = World::new();
+        world.synced();
+        world.user(ON_CONSUMER, &source_key(), deleting(source(3)));
+        world.product(BINDER, ON_PROVIDER, &copy_key(), Some(retained(&[])));
+        world.product(KONNECTOR, ON_CONSUMER, &source_key(), None);
+        world.product(by, ON_CONSUMER, &source_key(), Some(object));
+        world.product(BINDER, ON_PROVIDER, &copy_key(), Some(linked));
+        world
+    };
+    restored(KONNECTOR, "c").check(&[]);
+    restored(KONNECTOR, "d").check(&[Invariant::CopyOverwritten]);
+    restored("alice", "c").check(&[Invariant::CopyOverwritten]);
 }
 
 #[test]
@@ -719,15 +805,6 @@ fn a_clone_makes_a_copy_again_and_rewinds_none() {
 
 #[test]
 fn a_retained_copy_ends_by_the_server_at_its_time() {
-    let retained = |more: &[(&str, &str)]| {
-        let mut object = copy(3);
-        let mark = format!("s/{CONTRACT}/2026-01-01T00:00:00Z");
-        object["metadata"]["annotations"][bindery_api::annotations::RETAINED] = json!(mark);
-        for (key, value) in more {
-            object["metadata"]["annotations"][*key] = json!(value);
-        }
-        object
-    };
     let until = (bindery_api::annotations::RETAINED_UNTIL, "2026-01-04T00:00:00Z");
     let soon = (bindery_api::annotations::RETAINED_UNTIL, "2026-01-01T01:00:00Z");
     let restoring = (bindery_api::annotations::RESTORING, "true");

@@ -176,6 +176,22 @@ fn a_restore_that_was_interrupted_is_finished_without_the_order() {
 }
 
 #[test]
+fn a_restore_that_the_provider_went_back_from_is_finished_again() {
+    let mut world = World::retained();
+    let backup = world.provider.clone();
+    world.settle(RESTORES);
+    world.provider = backup;
+    world.index.provider_rewound(&"wild-west".into());
+    world.show_provider();
+    let (writes, blocked) = world.settle(RETAINS);
+    assert!(
+        writes.contains(&"relink") && blocked.is_none(),
+        "{writes:?} {blocked:?}"
+    );
+    world.is_in_sync();
+}
+
+#[test]
 fn what_is_deleted_again_while_it_is_restored_is_retained_as_it_was() {
     let mut world = World::retained();
     while world.consumer.is_none() {
