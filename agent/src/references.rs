@@ -99,9 +99,18 @@ struct Referrers {
     round: watch::Sender<u64>,
     /// What each object refers to. An object without references has no entry.
     objects: HashMap<ObjectKey, Vec<(Arc<Subscriber>, ReferencedObject)>>,
-    /// The objects that were deleted and whose copies are retained, with the copy once it was seen: what they refer to stays.
-    retained: HashMap<ObjectKey, Option<Arc<Object>>>,
+    /// The objects that were deleted and whose copies are retained: what they refer to stays.
+    retained: HashMap<ObjectKey, RetainedReferrer>,
     listing: Option<Listing>,
+}
+
+/// What is known of the name of an object that was deleted and whose copy is retained.
+#[derive(Default)]
+struct RetainedReferrer {
+    /// The copy, once it was seen.
+    copy: Option<Arc<Object>>,
+    /// The object that has the name now. What it refers to counts once the copy is not retained any more.
+    object: Option<Arc<Object>>,
 }
 
 /// A list that is under way: the round in which it began, and its objects that have references.

@@ -10,7 +10,7 @@ use bindery_runtime::cache::ObjectKey;
 use serde_json::{Value, value::RawValue};
 use tokio::sync::watch;
 
-use super::{DueCalls, Listing, ReferenceRule, References, Referrers, State, call};
+use super::{DueCalls, Listing, ReferenceRule, References, Referrers, RetainedReferrer, State, call};
 use crate::model::object::Object;
 
 /// Indexes the references of one bound resource. When it is dropped, the references of the resource are forgotten.
@@ -54,6 +54,9 @@ impl ReferenceIndexer {
             let round = *referrers.round.borrow();
             let keys = HashSet::new();
             referrers.listing = Some(Listing { round, keys });
+            for retained in referrers.retained.values_mut() {
+                retained.object = None;
+            }
         }
     }
 
@@ -61,13 +64,16 @@ impl ReferenceIndexer {
     pub(crate) fn seen(&self, object: &Object) {
         let key = ObjectKey::new(Arc::clone(&object.meta.namespace), Arc::clone(&object.meta.name));
         let mut state = self.references.state.lock();
-        let referrers = self.referrers(&mut state);
-        // An object of the same name as a deleted one is not synced while the copy of that is retained.
-        let is_read = referrers.is_some_and(|referrers| !referrers.retained.contains_key(&key));
-        drop(state);
-        if is_read {
-            self.read(&key, object);
+        let retained = self
+            .referrers(&mut state)
+            .and_then(|referrers| referrers.retained.get_mut(&key));
+        if let Some(retained) = retained {
+            // An object of the same name as a deleted one is not synced while the copy of that is retained.
+            retained.object = Some(Arc::new(object.clone()));
+            return;
         }
+        drop(state);
+        self.read(&key, object);
     }
 
     /// Keeps the references of an object whose copy is retained after the object was deleted, until [`Self::unretain`]. If only the
@@ -80,7 +86,7 @@ impl ReferenceIndexer {
         let kept = referrers.retained.entry(key.clone()).or_default();
         if let Some(copy) = copy {
             // Rules that come later read it again.
-            *kept = Some(Arc::new(copy.clone()));
+            kept.copy = Some(Arc::new(copy.clone()));
         }
         let is_known = referrers.objects.contains_key(key);
         drop(state);
@@ -89,15 +95,20 @@ impl ReferenceIndexer {
         }
     }
 
-    /// Notes that the copy of an object is not retained any more. The references go with it, unless the object is there.
+    /// Notes that the copy of an object is not retained any more. The references go with it, unless the object is there: then those of
+    /// the object count.
     pub(crate) fn unretain(&self, key: &ObjectKey, has_object: bool) {
         let mut state = self.references.state.lock();
-        let was_retained = self
+        let retained = self
             .referrers(&mut state)
-            .is_some_and(|referrers| referrers.retained.remove(key).is_some());
+            .and_then(|referrers| referrers.retained.remove(key));
         drop(state);
-        if was_retained && !has_object {
-            self.gone(key);
+        match retained {
+            Some(_) if !has_object => self.gone(key),
+            Some(RetainedReferrer {
+                object: Some(object), ..
+            }) => self.read(key, &object),
+            _ => {}
         }
     }
 
@@ -160,8 +171,11 @@ impl ReferenceIndexer {
     pub(crate) fn gone(&self, key: &ObjectKey) {
         let mut calls = DueCalls::new();
         let mut state = self.references.state.lock();
-        let referrers = self.referrers(&mut state);
-        if referrers.is_some_and(|referrers| !referrers.retained.contains_key(key)) {
+        let is_retained = self.referrers(&mut state).map(|referrers| {
+            let retained = referrers.retained.get_mut(key);
+            retained.map(|retained| retained.object = None).is_some()
+        });
+        if is_retained == Some(false) {
             state.set(&self.resource, key.clone(), &[], &mut calls);
         }
         drop(state);
@@ -204,7 +218,7 @@ impl ReferenceIndexer {
         let copies: Vec<_> = referrers
             .retained
             .iter()
-            .filter_map(|(key, copy)| Some((key.clone(), copy.clone()?)))
+            .filter_map(|(key, retained)| Some((key.clone(), retained.copy.clone()?)))
             .collect();
         drop(state);
         for (key, copy) in copies {
