@@ -6,14 +6,14 @@
 use std::{
     fmt,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use bindery_api::{
-    holder::HolderOrder,
+    holder::{HolderOrder, RecordedHolder},
     v1alpha2::{BoundSchema, ClusterBinding, SecretRef},
 };
 use bindery_runtime::{
@@ -278,8 +278,14 @@ impl Session {
 fn subscriptions(core: &Arc<SessionCore>, wake: Arc<Notify>) -> [Subscription; 2] {
     // Weak, since the caches are part of the core.
     let weak = Arc::downgrade(core);
+    let holding = Weak::clone(&weak);
     [
-        core.cluster_binding.subscribe(move |_| wake.notify_one()),
+        core.cluster_binding.subscribe(move |change| {
+            if let (Some(core), Some(seen)) = (holding.upgrade(), change.new) {
+                core.holder.suspect(&RecordedHolder::of(seen));
+            }
+            wake.notify_one();
+        }),
         core.schemas.subscribe(move |_| {
             if let Some(core) = weak.upgrade() {
                 core.reports.requeue_all();

@@ -148,6 +148,18 @@ impl ContractHolder {
         self.holding.clear(doubts);
     }
 
+    /// Whether only another konnector can have written this, also where a cache is behind.
+    pub(crate) fn is_foreign(&self, recorded: &RecordedHolder) -> bool {
+        self.judge(recorded).is_err_and(|finding| !finding.may_be_late())
+    }
+
+    /// Doubts at once that this konnector still holds the contract, if what was seen is another one's. The next heartbeat asks the provider.
+    pub(crate) fn suspect(&self, recorded: &RecordedHolder) {
+        if self.holding.instance().is_some() && self.is_foreign(recorded) {
+            self.holding.doubt();
+        }
+    }
+
     /// Waits until a renewal of the Lease is accepted that begins after this call.
     pub(crate) async fn renewed(&self) {
         self.notes.renewed().await;
@@ -473,6 +485,31 @@ mod tests {
         holder.wait(Finding::Contested, &last);
         holder.hold(&next);
         assert!(standing().waiting().is_some() && holder.is_new());
+    }
+
+    #[test]
+    fn what_only_another_konnector_writes_stops_all_writes_at_once() {
+        let holder = holder();
+        let later = recorded("i/9/x");
+        holder.suspect(&later);
+        assert_eq!(holder.doubts(), None, "it holds nothing yet");
+        holder.accepted("i/8/m".parse().unwrap(), Some("u"));
+        holder.suspect(&recorded("i/8/m"));
+        holder.suspect(&recorded("i/7/n"));
+        assert!(
+            holder.holding().is_proven(),
+            "a cache that is behind shows the last step but one"
+        );
+        holder.suspect(&later);
+        assert!(!holder.holding().is_proven());
+        assert!(holder.is_rival(Finding::RestoredOrCloned), "it may contest it");
+        holder.clear(holder.doubts().unwrap());
+        let contested = RecordedHolder {
+            is_contested: true,
+            ..recorded("i/8/m")
+        };
+        holder.suspect(&contested);
+        assert!(!holder.holding().is_proven());
     }
 
     #[test]

@@ -292,6 +292,9 @@ async fn beat(
         }
         return Ok(decision);
     }
+    if let Some(decision) = give_way(core, api, &sender, cached.as_deref()).await? {
+        return Ok(decision);
+    }
     let doubts = holder.doubts();
     if doubts.is_some() {
         // The consumer may have gone back in time: that shows in the answer to the next renewal of its Lease.
@@ -348,6 +351,32 @@ async fn beat(
         Err(error) => return Err(error),
     }
     Ok(decision)
+}
+
+/// Stops if the provider has the step of another konnector, which the cache shows. That does not wait for the Lease, so that a contest is
+/// noted as soon as it is seen.
+async fn give_way(
+    core: &SessionCore,
+    api: &Api<ClusterBinding>,
+    sender: &HeartbeatSender<'_>,
+    cached: Option<&ClusterBinding>,
+) -> Result<Option<HeartbeatDecision>, kube::Error> {
+    let holder = &core.holder;
+    if !holder.is_foreign(&recorded(cached)) {
+        return Ok(None);
+    }
+    // The heartbeat itself reads it too, and tells what is refused.
+    let Ok(seen) = core.ask(read(core, api)).await else {
+        return Ok(None);
+    };
+    let recorded = recorded(seen.as_ref());
+    if holder.is_accepted(&recorded) || is_taken_over(seen.as_ref(), sender) {
+        return Ok(None);
+    }
+    match holder.judge(&recorded) {
+        Ok(()) => Ok(None),
+        Err(finding) => withhold(core, api, &recorded, finding).await.map(Some),
+    }
 }
 
 /// Goes on without the provider's record, which may not be read any more: as where it never could be read, a renewal of the Lease since the
