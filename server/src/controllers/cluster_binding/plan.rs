@@ -1,4 +1,4 @@
-//! Judges the health of a konnector by its heartbeat.
+//! Judges the health of a konnector by its heartbeats.
 
 use std::time::Duration;
 
@@ -25,8 +25,9 @@ pub(super) struct HealthPlan {
     pub(super) look_again: Option<Duration>,
 }
 
-pub(super) fn plan(binding: &ClusterBinding, now: Timestamp) -> HealthPlan {
-    let (condition, look_again) = health(binding, now);
+/// Plans for a ClusterBinding. `since` is the time since this server saw its last heartbeat come; `None` if it found it when it started.
+pub(super) fn plan(binding: &ClusterBinding, since: Option<Duration>, now: Timestamp) -> HealthPlan {
+    let (condition, look_again) = health(binding, since, now);
     let mut conditions = binding.conditions().to_vec();
     let mut changed = conditions.set_condition(condition, now);
     changed |= conditions.set_ready_summary(now);
@@ -36,8 +37,9 @@ pub(super) fn plan(binding: &ClusterBinding, now: Timestamp) -> HealthPlan {
     }
 }
 
-/// The condition, and after which time it may change without a heartbeat.
-fn health(binding: &ClusterBinding, now: Timestamp) -> (Condition, Option<Duration>) {
+/// The condition, and after which time it may change without a heartbeat. The konnector's clock tells how old a heartbeat is only where
+/// the server did not see it come: clocks differ.
+fn health(binding: &ClusterBinding, since: Option<Duration>, now: Timestamp) -> (Condition, Option<Duration>) {
     let status = binding.status.as_ref();
     let Some(last) = status.and_then(|status| status.last_heartbeat_time.as_ref()) else {
         let message = "no konnector has connected yet; bind on the consumer, and see the konnector's log there";
@@ -53,35 +55,32 @@ fn health(binding: &ClusterBinding, now: Timestamp) -> (Condition, Option<Durati
             None,
         );
     };
-    match Duration::try_from(now.duration_since(last.0)) {
-        Ok(silent) if silent > allowed => {
-            let message = format!(
-                "last heartbeat at {}, due within {}s; see whether the konnector runs and reaches this cluster",
-                last.0,
-                allowed.as_secs()
-            );
-            (
-                false_condition(HEALTHY, Severity::Error, "HeartbeatTimeout", message),
-                None,
-            )
-        }
-        // A little later than allowed, since a heartbeat that is due right now is not late.
-        Ok(silent) => (
-            true_condition(HEALTHY),
-            Some(allowed.saturating_sub(silent) + Duration::from_millis(100)),
-        ),
-        Err(_) => {
-            let ahead = Duration::try_from(last.0.duration_since(now)).unwrap_or_default();
-            if ahead <= DRIFT_MAX {
-                return (true_condition(HEALTHY), Some(ahead + allowed));
-            }
-            let message = "the konnector's clock is ahead of the provider's; set both by NTP";
-            (
-                false_condition(HEALTHY, Severity::Warning, "HeartbeatTimeDrift", message),
-                Some(ahead + allowed),
-            )
-        }
+    let ahead = Duration::try_from(last.0.duration_since(now)).unwrap_or_default();
+    let silent = since.unwrap_or_else(|| Duration::try_from(now.duration_since(last.0)).unwrap_or_default());
+    if silent > allowed {
+        let message = format!(
+            "last heartbeat at {}, due within {}s; see whether the konnector runs and reaches this cluster",
+            last.0,
+            allowed.as_secs()
+        );
+        return (
+            false_condition(HEALTHY, Severity::Error, "HeartbeatTimeout", message),
+            None,
+        );
     }
+    // A heartbeat that was found with a time to come ages from then on.
+    let young = if since.is_some() { Duration::ZERO } else { ahead };
+    // A little later than allowed, since a heartbeat that is due right now is not late.
+    let left = young.saturating_add(allowed.saturating_sub(silent));
+    let look_again = Some(left.saturating_add(Duration::from_millis(100)));
+    if ahead <= DRIFT_MAX {
+        return (true_condition(HEALTHY), look_again);
+    }
+    let message = "the konnector's clock is ahead of the provider's; set both by NTP";
+    (
+        false_condition(HEALTHY, Severity::Warning, "HeartbeatTimeDrift", message),
+        look_again,
+    )
 }
 
 #[cfg(test)]
@@ -114,7 +113,7 @@ mod tests {
     #[track_caller]
     fn check(last: Option<i64>, interval: Option<u64>, expect: (&str, Option<u64>)) {
         let mut binding = binding(last, interval);
-        let first = plan(&binding, at(NOW));
+        let first = plan(&binding, None, at(NOW));
         let conditions = first.conditions.expect("the first look writes");
         let healthy = bindery_api::conditions::get(&conditions, HEALTHY).unwrap();
         assert_eq!(
@@ -128,7 +127,7 @@ mod tests {
         );
         binding.status.as_mut().unwrap().conditions = conditions;
         assert_eq!(
-            plan(&binding, at(NOW)).conditions,
+            plan(&binding, None, at(NOW)).conditions,
             None,
             "the second look writes nothing"
         );
@@ -148,12 +147,32 @@ mod tests {
     }
 
     #[test]
+    fn a_heartbeat_that_was_seen_to_come_counts_from_then_on_by_whatever_clock_it_was_written() {
+        let check = |last: i64, since: u64, expect: (&str, Option<u64>)| {
+            let plan = plan(
+                &binding(Some(last), Some(60)),
+                Some(Duration::from_secs(since)),
+                at(NOW),
+            );
+            let conditions = plan.conditions.expect("the first look writes");
+            let healthy = conditions.condition(HEALTHY).unwrap();
+            let look_again = plan.look_again.map(|again| again.as_secs());
+            assert_eq!((healthy.reason.as_str(), look_again), expect, "{last}, {since} s ago");
+        };
+        check(NOW - 115, 0, ("", Some(120)));
+        check(NOW - 4_000, 30, ("", Some(90)));
+        check(NOW - 4_000, 121, ("HeartbeatTimeout", None));
+        check(NOW + 4_000, 30, ("HeartbeatTimeDrift", Some(90)));
+        check(NOW + 4_000, 121, ("HeartbeatTimeout", None));
+    }
+
+    #[test]
     fn no_interval_is_too_long() {
         check(Some(NOW), Some(10 * 365 * 24 * 3_600), ("", Some(24 * 3_600)));
         let mut binding = binding(Some(NOW), None);
         let text = serde_json::json!("99999999999999999999999h");
         binding.status.as_mut().unwrap().heartbeat_interval = Some(serde_json::from_value(text).unwrap());
-        let conditions = plan(&binding, at(NOW)).conditions.unwrap();
+        let conditions = plan(&binding, None, at(NOW)).conditions.unwrap();
         assert_eq!(
             conditions.condition(HEALTHY).unwrap().reason,
             "HeartbeatIntervalMissing"
@@ -168,7 +187,7 @@ mod tests {
             false_condition("SecretValid", Severity::Warning, "ProviderSecretInvalid", "x"),
             at(1),
         );
-        let written = plan(&binding, at(NOW)).conditions.unwrap();
+        let written = plan(&binding, None, at(NOW)).conditions.unwrap();
         assert_eq!(
             written.condition("SecretValid").unwrap().last_transition_time,
             Time(at(1))
