@@ -82,11 +82,11 @@ impl Invariants {
                     pair.without_contract();
                 } else {
                     pair.left();
+                    pair.retained();
                     if pair.binding() {
                         pair.bound();
                         let ends = |uid: &str| self.sources.end(number, uid);
                         pair.leftovers(&ends);
-                        pair.retained();
                         pair.claimed();
                         pair.hanging();
                     }
@@ -116,6 +116,16 @@ impl Invariants {
         names
             .into_iter()
             .find(|name| self.consumer_of(clusters, relation.provider, name) == Some(relation.consumer))
+    }
+}
+
+impl<'a> Pair<'a> {
+    /// The copies of the contract that are retained.
+    fn retained_copies(&self) -> impl Iterator<Item = (&'a ObjectKey, &'a Value)> {
+        of(self.provider, &group(self.relation.provider), PLURAL).filter(move |(_, object)| {
+            marks::copy_on_provider(object)
+                .is_some_and(|copy| copy.contract == self.contract && copy.retained && !copy.released)
+        })
     }
 }
 
@@ -217,7 +227,11 @@ impl Pair<'_> {
 }
 
 /// The objects of one resource.
-fn of<'a>(objects: &'a Objects, group: &str, resource: &str) -> impl Iterator<Item = (&'a ObjectKey, &'a Value)> {
+fn of<'a>(
+    objects: &'a Objects,
+    group: &str,
+    resource: &str,
+) -> impl Iterator<Item = (&'a ObjectKey, &'a Value)> + use<'a> {
     let first = ObjectKey::new(group, resource, "", "");
     let (group, resource) = (group.to_owned(), resource.to_owned());
     objects

@@ -43,6 +43,10 @@ pub(super) fn check<C: Clusters>(
     if of_copy.iter().any(|circumstance| REVIVING.contains(circumstance)) {
         return None;
     }
+    // A clone that has not seen yet that another konnector holds the contract makes the copy again that this one has ended.
+    if rewinds.is_made_again(Cluster::Provider(provider), marks::uid(copy)) {
+        return None;
+    }
     let message = format!("the konnector let a source go while its copy {key} exists");
     let pair = (Some(consumer), Some(provider));
     let mut violation = seen.violation(Invariant::SourceReleasedEarly, pair, &message);

@@ -162,6 +162,11 @@ impl Rewinds {
         self.by_clones.has(on, key)
     }
 
+    /// Whether the konnector of a second cluster made the copy of this UID anew, after another one had ended the former copy.
+    pub(super) fn is_made_again(&self, on: Cluster, uid: &str) -> bool {
+        self.by_clones.has_made_again(on, uid)
+    }
+
     fn of(&self, id: &ObjectId, [rewound, revived]: [Circumstance; 2]) -> Vec<Circumstance> {
         let is_rewound = self.rewound.contains(id).then_some(rewound);
         let is_revived = self.revived.contains(id).then_some(revived);

@@ -612,6 +612,24 @@ fn a_source_is_held_until_its_copy_is_gone() {
 }
 
 #[test]
+fn a_source_does_not_wait_for_a_copy_that_a_clone_made_again() {
+    let is_early = |has_ended: bool| {
+        let mut world = World::new();
+        world.in_use();
+        world.user(ON_CONSUMER, &source_key(), Some(held(source(3))));
+        if has_ended {
+            world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(3)));
+            world.product(BINDER, ON_PROVIDER, &copy_key(), None);
+        }
+        clone_writes(&mut world, 3);
+        world.product(KONNECTOR, ON_CONSUMER, &source_key(), Some(source(3)));
+        world.invariants.has(Invariant::SourceReleasedEarly)
+    };
+    assert!(is_early(false), "the clone made it when there was none");
+    assert!(!is_early(true), "the konnector saw that it was gone");
+}
+
+#[test]
 fn a_former_leader_does_not_write() {
     let lease = |name: &str| Some(json!({"metadata": {"uid": "l"}, "spec": {"holderIdentity": name}}));
     let key = ObjectKey::new("coordination.k8s.io", "leases", "kube-bind", "kube-bind");

@@ -137,15 +137,11 @@ impl Pair<'_> {
             || marks::annotation(copy, annotations::RESTORING).is_some()
     }
 
-    /// Checks that each retained copy says until when it is retained. The server writes that up to a minute after the konnector has
-    /// retained the copy, and the binding tells it.
+    /// Checks that each retained copy says until when it is retained. The server writes that up to a minute after a konnector has
+    /// retained the copy, whatever became of the binding since, and a binding tells it, also on a clone.
     pub(super) fn retained(&mut self) {
-        let group = group(self.relation.provider);
-        let without_time: Vec<_> = of(self.provider, &group, PLURAL)
-            .filter(|(_, object)| {
-                marks::copy_on_provider(object)
-                    .is_some_and(|copy| copy.contract == self.contract && copy.retained && !copy.released)
-            })
+        let without_time: Vec<_> = self
+            .retained_copies()
             .filter(|(_, object)| !marks::is_deleting(object))
             .filter(|(_, object)| marks::annotation(object, annotations::RETAINED_UNTIL).is_none())
             .collect();

@@ -178,7 +178,10 @@ impl Pair<'_> {
             Selection::Named => key.name == object_name(0),
             Selection::Labelled => marks::label(object, CLAIMED) == Some("true"),
             Selection::Referenced => of(self.consumer, &group(self.relation.provider), PLURAL).any(|(of, source)| {
-                of.namespace == key.namespace && !marks::is_deleting(source) && refers_to(source, &key.name)
+                of.namespace == key.namespace
+                    && !marks::is_deleting(source)
+                    && refers_to(source, &key.name)
+                    && !self.is_blocked(of)
             }),
         }
     }
@@ -192,10 +195,21 @@ impl Pair<'_> {
         match claim.selection {
             Selection::Named => key.name != object_name(0),
             Selection::Labelled => marks::label(object, CLAIMED) != Some("true"),
-            // A reference of an object that is being deleted counts until the object is gone.
-            Selection::Referenced => !of(self.consumer, &group(self.relation.provider), PLURAL)
-                .any(|(of, source)| of.namespace == key.namespace && refers_to(source, &key.name)),
+            // A reference of an object that is being deleted counts until the object is gone, and that of a retained copy until the copy is.
+            Selection::Referenced => {
+                let mut sources = of(self.consumer, &group(self.relation.provider), PLURAL);
+                let mut retained = self.retained_copies();
+                let place = names::provider_namespace(&self.contract, &key.namespace);
+                !sources.any(|(of, source)| of.namespace == key.namespace && refers_to(source, &key.name))
+                    && !retained.any(|(of, copy)| of.namespace == place && refers_to(copy, &key.name))
+            }
         }
+    }
+
+    /// Whether a retained copy blocks the name of a bound object: the object is not synced, and what it refers to does not count.
+    fn is_blocked(&self, source: &ObjectKey) -> bool {
+        let places = self.places(source);
+        self.retained_copies().any(|(copy, _)| places.contains(copy))
     }
 
     /// Whether a namespace of the consumer has a provider namespace for certain: a bound object with a copy is in it.
