@@ -172,6 +172,8 @@ impl<'a> Kubelet<'a> {
     /// Makes the node, and waits until Pods can start.
     async fn prepare(&self) -> Result<()> {
         crate::container::are_possible()?;
+        // Blocks for milliseconds: few small files are read.
+        pull::are_current()?;
         self.plane.run_workloads().await?;
         let client = self.plane.client();
         register(&client).await.context("cannot register the node")

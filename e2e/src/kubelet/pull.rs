@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use bindery_image::Image;
 use parking_lot::Mutex;
 
-use crate::{Workdir, images, process::cargo_bin_path};
+use crate::{Workdir, charts::CHARTS, images, process::cargo_bin_path};
 
 /// The images that this process has unpacked, by their names.
 static PULLED: LazyLock<Mutex<BTreeMap<String, Arc<Pulled>>>> = LazyLock::new(Mutex::default);
@@ -59,15 +59,26 @@ fn resolve(folder: &Path, reference: &str) -> Result<Image> {
         None => built.map(String::as_str) == Some(version),
     };
     ensure!(is_it, not_found());
-    ensure!(
-        is_current(&folder.join(name), name)?,
-        "image {reference:?} is older than its program: build it with `cargo xtask image --profile dev`"
-    );
+    check_age(folder, name)?;
     Ok(image)
 }
 
-/// Whether an image is not older than the program of the tests that it holds.
-fn is_current(layout: &Path, name: &str) -> Result<bool> {
+/// Fails if an image of a chart is missing or older than its program. Whoever installs the chart would wait for minutes for Pods that
+/// cannot start.
+pub(super) fn are_current() -> Result<()> {
+    for name in CHARTS {
+        images::open(name)?;
+        check_age(images::folder()?, name)?;
+    }
+    Ok(())
+}
+
+/// Fails if an image is older than the program of the tests that it holds.
+fn check_age(folder: &Path, name: &str) -> Result<()> {
     let modified = |path: &Path| fs::metadata(path).and_then(|it| it.modified());
-    Ok(modified(layout)? >= modified(&cargo_bin_path(name)?)?)
+    ensure!(
+        modified(&folder.join(name))? >= modified(&cargo_bin_path(name)?)?,
+        "the image of {name} is older than its program: build it with `cargo xtask image --profile dev`"
+    );
+    Ok(())
 }
