@@ -153,7 +153,7 @@ impl ContractHolder {
         self.judge(recorded).is_err_and(|finding| !finding.may_be_late())
     }
 
-    /// Doubts at once that this konnector still holds the contract, if what was seen is another one's. The next heartbeat asks the provider.
+    /// Doubts at once that this konnector still holds the contract, if another one wrote what was seen. The next heartbeat asks the provider.
     pub(crate) fn suspect(&self, recorded: &RecordedHolder) {
         if self.holding.instance().is_some() && self.is_foreign(recorded) {
             self.holding.doubt();

@@ -195,7 +195,7 @@ impl Pair<'_> {
         match claim.selection {
             Selection::Named => key.name != object_name(0),
             Selection::Labelled => marks::label(object, CLAIMED) != Some("true"),
-            // A reference of an object that is being deleted counts until the object is gone, and that of a retained copy until the copy is.
+            // A reference of an object that is being deleted counts until it is gone, and that of a retained copy until the copy is.
             Selection::Referenced => {
                 let mut sources = of(self.consumer, &group(self.relation.provider), PLURAL);
                 let mut retained = self.retained_copies();
