@@ -126,22 +126,22 @@ fn what_a_retained_object_refers_to_stays() {
 fn what_an_object_refers_to_counts_once_no_retained_copy_blocks_its_name() {
     let (references, indexer, _) = set_up();
     let wyatt = key("west", "wyatt");
-    let referenced = |name: &str| references.referenced(&secrets(), &key("west", name)) == Referenced::Yes;
+    let counts = |name: &str| references.referenced(&secrets(), &key("west", name)) == Referenced::Yes;
     let retain = || indexer.retain(&wyatt, Some(&sheriff("kube-bind-x-west", "wyatt", &["colt"])));
     retain();
     indexer.seen(&sheriff("west", "wyatt", &["star"]));
     indexer.seen(&sheriff("west", "wyatt", &["badge"]));
-    assert!(referenced("colt") && !referenced("badge"));
+    assert!(counts("colt") && !counts("badge"));
     indexer.unretain(&wyatt, true);
-    assert!(!referenced("colt") && referenced("badge") && !referenced("star"));
+    assert!(!counts("colt") && counts("badge") && !counts("star"));
     indexer.gone(&wyatt);
-    assert!(!referenced("badge"));
+    assert!(!counts("badge"));
     // A restored object that is not shown again has the references of its copy.
     retain();
     indexer.seen(&sheriff("west", "wyatt", &["badge"]));
     indexer.gone(&wyatt);
     indexer.unretain(&wyatt, true);
-    assert!(referenced("colt") && !referenced("badge"));
+    assert!(counts("colt") && !counts("badge"));
 }
 
 #[test]

@@ -159,7 +159,7 @@ fn a_right_to_list_that_is_taken_away_is_told_and_ends_nothing() -> Result<()> {
         let roles: Api<ClusterRole> = Api::all(bound.consumer.plane.client());
         let name = names::konnector_cluster_role("cowboys");
         let mut role = roles.get(&name).await?;
-        let rules = role.rules.clone();
+        let before_it = role.rules.clone();
         for rule in role.rules.iter_mut().flatten() {
             rule.verbs.retain(|verb| verb != "list");
         }
@@ -181,7 +181,7 @@ fn a_right_to_list_that_is_taken_away_is_told_and_ends_nothing() -> Result<()> {
             Ok(())
         })
         .await?;
-        role.rules = rules;
+        role.rules = before_it;
         roles.replace(&name, &PostParams::default(), &role).await?;
         bound.intend("herd-000", "rest").await?;
         bound.converged().await?;

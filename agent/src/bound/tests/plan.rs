@@ -1198,9 +1198,9 @@ fn any_mode() -> impl Strategy<Value = Mode> {
             last_wins,
             relink,
             keeps,
+            order,
             retains,
             suspends,
-            order,
             adoption,
             ..MODE
         },
