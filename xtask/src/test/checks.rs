@@ -8,20 +8,6 @@ use crate::cargo::{SHIPPED, program, root};
 /// The checks get about a sixth of two cores beside the suites, and so end before them.
 const NICENESS: &str = "5";
 
-/// Packs the crates that others use, as `cargo publish` does, from the files that are in the tree.
-const PACKAGE: [&str; 10] = [
-    "package",
-    "--locked",
-    "--allow-dirty",
-    "--no-verify",
-    "-p",
-    "bindery-proto",
-    "-p",
-    "bindery-api",
-    "-p",
-    "bindery-sdk",
-];
-
 /// The checks, in the order in which they are most likely to fail.
 ///
 /// They share cargo's build folder and would wait for each other, so they run one after the other.
@@ -39,8 +25,8 @@ pub(super) fn jobs() -> Vec<Job> {
     ];
     let docs = ["doc", "--locked", "--workspace", "--no-deps"];
     let examples = ["test", "--locked", "--workspace", "--doc"];
-    // The crates as they would be published, built for the program of the README, in a project of its own.
-    let published = [
+    // Packs the crates that others use as `cargo publish` does, and builds the program of the README from them in a project of its own.
+    let publishable = [
         "test",
         "--locked",
         "--workspace",
@@ -55,8 +41,7 @@ pub(super) fn jobs() -> Vec<Job> {
         job("shipped programs", &shipped),
         job("docs", &docs),
         job("examples in docs", &examples),
-        job("publishable crates", &PACKAGE),
-        job("README of the Rust SDK", &published),
+        job("publishable crates", &publishable),
         own("sdk generated", &["sdk", "--check"]),
         own("sdk tests", &["sdk", "--test"]),
     ]
