@@ -71,7 +71,7 @@ const ALL: [Scenario; 17] = [
         make: losses::a_provider_restored_with_bumped_revisions,
     },
     Scenario {
-        name: "N6",
+        name: "unbound-by-call",
         make: unbound::objects_that_come_with_an_unbind,
     },
     Scenario {

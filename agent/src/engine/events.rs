@@ -29,7 +29,7 @@ pub(crate) fn consumer<F: SyncStrategy>(shared: Arc<Shared<F>>) -> impl FnMut(Ev
             Event::Rewound => shared.index.lock().consumer_rewound(),
             Event::Reset => listing = Some(shared.index.lock().begin()),
             Event::Listed(object) => {
-                if let Some(listing) = &listing {
+                if let Some(listing) = &mut listing {
                     let key = key_of(&object);
                     shared.index.lock().consumer_shown(&key, object, listing);
                 }
@@ -40,11 +40,11 @@ pub(crate) fn consumer<F: SyncStrategy>(shared: Arc<Shared<F>>) -> impl FnMut(Ev
                 }
             }
             Event::Complete(version) => {
-                let Some(listing) = listing.take() else {
+                let Some(mut listing) = listing.take() else {
                     return;
                 };
                 let mut index = shared.index.lock();
-                let gone = index.consumer_listed(&listing, parse(&version));
+                let gone = index.consumer_listed(&mut listing, parse(&version));
                 let keys = shared.due(&mut index, None);
                 let places = index.listed_places();
                 // With the index locked: no deletion may rely on an older count, and no progress may show an empty queue.
@@ -103,11 +103,11 @@ pub(crate) fn provider_namespace<F: SyncStrategy>(
                 }
             }
             Event::Complete(version) => {
-                let Some(listing) = listing.take() else {
+                let Some(mut listing) = listing.take() else {
                     return;
                 };
                 let mut index = shared.index.lock();
-                let gone = index.provider_listed(&consumer_namespace, &listing, parse(&version));
+                let gone = index.provider_listed(&consumer_namespace, &mut listing, parse(&version));
                 shared.tell_gone(&index, &gone);
                 shared.tell_guard(&index);
                 let keys = shared.due(&mut index, Some(&consumer_namespace));
@@ -169,7 +169,7 @@ pub(crate) fn provider_cluster<F: SyncStrategy>(shared: Arc<Shared<F>>) -> impl 
                         // It was assigned while the list ran, and gets a list of its own.
                         continue;
                     }
-                    let gone = index.provider_listed(&namespace, &listing, parse(&version));
+                    let gone = index.provider_listed(&namespace, &mut listing, parse(&version));
                     shared.tell_gone(&index, &gone);
                     shared.tell_guard(&index);
                     let keys = shared.due(&mut index, Some(&namespace));

@@ -25,8 +25,15 @@ const UNUSED_MAX: usize = 8;
 #[derive(Debug)]
 pub struct Holders {
     notes: LeaseNotes,
-    /// By UID of the contract.
-    contracts: Mutex<HashMap<Arc<str>, Arc<ContractHolder>>>,
+    known: Mutex<KnownHolders>,
+}
+
+#[derive(Debug, Default)]
+struct KnownHolders {
+    /// By UID of the contract, or by its place while the UID could not be read.
+    contracts: HashMap<Arc<str>, Arc<ContractHolder>>,
+    /// The key in `contracts` of the holder that was asked for last, by place of the contract.
+    by_place: HashMap<Arc<str>, Arc<str>>,
 }
 
 /// What this konnector knows of the holder of one contract.
@@ -61,15 +68,22 @@ impl Holders {
     pub fn new(notes: LeaseNotes) -> Self {
         Self {
             notes,
-            contracts: Mutex::default(),
+            known: Mutex::default(),
         }
     }
 
-    /// Returns the holder of a contract, which was known by its place as `unverified` while its UID could not be read. It begins anew if
-    /// no session of the contract is `open`.
+    /// Returns the holder of a contract. `unverified` is its place, by which it is known while its UID cannot be read: a session by UID
+    /// and one by place have the same holder, since they write to the same ClusterBinding. The holder begins anew if no session of the
+    /// contract is `open`.
     pub(crate) fn of(&self, contract_uid: &Arc<str>, unverified: Option<&str>, open: bool) -> Arc<ContractHolder> {
-        let mut contracts = self.contracts.lock();
-        let holder = contracts.entry(Arc::clone(contract_uid)).or_insert_with(|| {
+        let mut known = self.known.lock();
+        if let Some(shared) = known.of_place(contract_uid, unverified) {
+            return shared;
+        }
+        if let Some(place) = unverified {
+            known.by_place.insert(place.into(), Arc::clone(contract_uid));
+        }
+        let holder = known.contracts.entry(Arc::clone(contract_uid)).or_insert_with(|| {
             Arc::new(ContractHolder {
                 key: key_of(contract_uid),
                 unverified_key: unverified.map(key_of),
@@ -87,10 +101,10 @@ impl Holders {
     /// Forgets contracts that are gone, and those that are too many, among the contracts that have no session and no binding or bundle
     /// here. `used` are the UIDs of the contracts that have one.
     pub(crate) fn tidy(&self, used: &BTreeSet<String>) {
-        let mut contracts = self.contracts.lock();
+        let mut known = self.known.lock();
         let mut kept: BTreeSet<_> = used.iter().map(|uid| key_of(uid)).collect();
         let mut gone = BTreeSet::new();
-        contracts.retain(|_, holder| {
+        known.contracts.retain(|_, holder| {
             if Arc::strong_count(holder) > 1 {
                 kept.insert(holder.key.clone());
             }
@@ -101,7 +115,9 @@ impl Holders {
             }
             stays
         });
-        drop(contracts);
+        let KnownHolders { contracts, by_place } = &mut *known;
+        by_place.retain(|_, uid| contracts.contains_key(uid));
+        drop(known);
         let unused = self.notes.keys(annotations::HOLDER).into_iter();
         let (over, mut left): (Vec<_>, Vec<_>) = unused
             .filter(|key| !kept.contains(key))
@@ -114,6 +130,19 @@ impl Holders {
             );
             self.notes.set(&key, None);
         }
+    }
+}
+
+// === impl KnownHolders ===
+
+impl KnownHolders {
+    /// The holder that has an open session of the same place, if one of both is known by its place alone.
+    fn of_place(&self, contract_uid: &str, place: Option<&str>) -> Option<Arc<ContractHolder>> {
+        let place = place?;
+        let by = self.by_place.get(place)?;
+        let is_same = **by != *contract_uid && (**by == *place || contract_uid == place);
+        let holder = self.contracts.get(by).filter(|_| is_same)?;
+        (Arc::strong_count(holder) > 1).then(|| Arc::clone(holder))
     }
 }
 
@@ -450,6 +479,25 @@ mod tests {
     }
 
     #[test]
+    fn a_session_by_uid_and_one_by_place_have_the_same_holder() {
+        let holders = Holders::new(LeaseNotes::default());
+        let of = |uid: &str, open| holders.of(&uid.into(), Some("unverified-p"), open);
+        for (first, second) in [("unverified-p", "uid"), ("uid", "unverified-p")] {
+            let held = of(first, false);
+            held.accepted("i/1/a".parse().unwrap(), None);
+            let same = of(second, false);
+            assert!(Arc::ptr_eq(&held, &same) && held.holding().is_proven(), "{second}");
+            drop(same);
+            drop(held);
+            holders.tidy(&BTreeSet::new());
+            assert_eq!(*of(second, false).holding().standing().borrow(), Standing::Pending);
+            holders.tidy(&BTreeSet::new());
+        }
+        let gone = of("uid", false);
+        assert!(!Arc::ptr_eq(&gone, &of("made-anew", false)), "its namespace has another UID");
+    }
+
+    #[test]
     fn an_order_holds_for_what_the_user_saw() {
         let holder = holder();
         let (seen, later, other) = (recorded("i/7/n"), recorded("i/8/m"), recorded("j/8/m"));
@@ -489,7 +537,8 @@ mod tests {
 
     #[test]
     fn what_only_another_konnector_writes_stops_all_writes_at_once() {
-        let holder = holder();
+        let lease = BTreeMap::from([(key_of("uid"), r#"{"current":"i/8/m"}"#.to_owned())]);
+        let holder = Holders::new(LeaseNotes::of(Some(&lease))).of(&"uid".into(), None, false);
         let later = recorded("i/9/x");
         holder.suspect(&later);
         assert_eq!(holder.doubts(), None, "it holds nothing yet");

@@ -12,8 +12,11 @@ use ahash::RandomState;
 use bindery_runtime::cache::ObjectKey;
 
 use crate::{
-    index::{Entry, Index, Known, Place},
-    model::object::{Object, Version},
+    index::{Entry, Index, Known, Place, is_newer},
+    model::{
+        object::{Object, Version},
+        uid::Uid,
+    },
 };
 
 /// A list that is under way.
@@ -23,6 +26,9 @@ pub(crate) struct Listing {
     /// Keys of shown objects that no pair has as its key: objects that cannot be decoded, and copies that are never synced
     /// or in another object's place. The key of a copy is its own name, in the consumer's namespace.
     named: HashSet<ObjectKey, RandomState>,
+    /// Objects by the keys of their pairs, where the list shows an older version than is known. The version of the list tells which of
+    /// both is the truth.
+    older: Vec<(ObjectKey, Object)>,
 }
 
 // === impl Listing ===
@@ -43,12 +49,17 @@ impl<P: Known> Index<P> {
         Listing {
             round: self.round,
             named: HashSet::default(),
+            older: Vec::new(),
         }
     }
 
     /// Notes an object of the consumer that a list shows.
-    pub(crate) fn consumer_shown(&mut self, key: &ObjectKey, object: Object, listing: &Listing) {
-        self.consumer_seen(key, object);
+    pub(crate) fn consumer_shown(&mut self, key: &ObjectKey, object: Object, listing: &mut Listing) {
+        if self.consumer_version(key).is_some_and(|known| is_newer(known, &object)) {
+            listing.older.push((key.clone(), object));
+        } else {
+            self.consumer_seen(key, object);
+        }
         if let Some(entry) = self.known_entry(key) {
             entry.consumer_round = entry.consumer_round.max(listing.round);
         }
@@ -65,7 +76,14 @@ impl<P: Known> Index<P> {
         let Some(source) = source else {
             return listing.saw(copy);
         };
-        self.provider_seen(source, object);
+        if self
+            .provider_version(source)
+            .is_some_and(|known| is_newer(known, &object))
+        {
+            listing.older.push((source.clone(), object));
+        } else {
+            self.provider_seen(source, object);
+        }
         if self.copy_of(source) != copy {
             listing.saw(copy);
         } else if let Some(entry) = self.known_entry(source) {
@@ -74,7 +92,10 @@ impl<P: Known> Index<P> {
     }
 
     /// Ends a list of the consumer's objects: those that are neither listed nor newer are gone. Returns their keys.
-    pub(crate) fn consumer_listed(&mut self, listing: &Listing, version: Version) -> Vec<ObjectKey> {
+    ///
+    /// A list that shows an older version of an object than one that it comes after shows that the consumer went back in time and gave out
+    /// higher versions since, as etcd does after a restore with `--bump-revision`.
+    pub(crate) fn consumer_listed(&mut self, listing: &mut Listing, version: Version) -> Vec<ObjectKey> {
         self.consumer_synced = true;
         let is_older = |entry: &Entry<P>| entry.pair.consumer().is_some_and(|(_, known)| known <= version);
         let mut gone = self.select(None, |entry| entry.consumer_round < listing.round && is_older(entry));
@@ -82,14 +103,24 @@ impl<P: Known> Index<P> {
         for key in &gone {
             self.consumer_deleted(key, None);
         }
+        let is_known_by_then =
+            |index: &Self, key: &ObjectKey| index.consumer_version(key).is_some_and(|(_, known)| known <= version);
+        listing.older.retain(|(key, _)| is_known_by_then(self, key));
+        if !listing.older.is_empty() {
+            self.consumer_rewound();
+        }
+        for (key, object) in std::mem::take(&mut listing.older) {
+            self.consumer_seen(&key, object);
+        }
         gone
     }
 
-    /// Ends a list of a provider namespace: copies that are neither listed nor newer are gone. Returns their keys.
+    /// Ends a list of a provider namespace: copies that are neither listed nor newer are gone. Returns their keys. What the list shows
+    /// in an older version than one that it comes after shows that the provider went back in time, as for the consumer.
     pub(crate) fn provider_listed(
         &mut self,
         consumer_namespace: &Arc<str>,
-        listing: &Listing,
+        listing: &mut Listing,
         version: Version,
     ) -> Vec<ObjectKey> {
         if let Some(place) = self.places.get_mut(consumer_namespace) {
@@ -102,6 +133,17 @@ impl<P: Known> Index<P> {
         gone.retain(|key| listing.named.is_empty() || !listing.named.contains(&self.copy_of(key)));
         for key in &gone {
             self.provider_deleted(key, None);
+        }
+        let here = listing
+            .older
+            .extract_if(.., |(key, _)| key.namespace == *consumer_namespace);
+        let is_known_by_then = |key: &ObjectKey| self.provider_version(key).is_some_and(|(_, known)| known <= version);
+        let rewound: Vec<_> = here.filter(|(key, _)| is_known_by_then(key)).collect();
+        if !rewound.is_empty() {
+            self.provider_rewound(consumer_namespace);
+        }
+        for (key, object) in rewound {
+            self.provider_seen(&key, object);
         }
         gone
     }
@@ -143,6 +185,14 @@ impl<P: Known> Index<P> {
             return source.clone();
         }
         ObjectKey::new(Arc::clone(&source.namespace), &*name)
+    }
+
+    fn consumer_version(&self, key: &ObjectKey) -> Option<(&Uid, Version)> {
+        self.pair(key)?.consumer()
+    }
+
+    fn provider_version(&self, key: &ObjectKey) -> Option<(&Uid, Version)> {
+        self.pair(key)?.provider()
     }
 
     fn known_entry(&mut self, key: &ObjectKey) -> Option<&mut Entry<P>> {

@@ -28,12 +28,12 @@ fn key(name: &str) -> ObjectKey {
 
 /// Runs a whole list of the consumer's objects; returns the keys that are gone.
 fn list_consumer(index: &mut Index<Pair>, objects: Vec<Object>, version: u64) -> Vec<ObjectKey> {
-    let listing = index.begin();
+    let mut listing = index.begin();
     for object in objects {
         let key = ObjectKey::new(&*object.meta.namespace, &*object.meta.name);
-        index.consumer_shown(&key, object, &listing);
+        index.consumer_shown(&key, object, &mut listing);
     }
-    index.consumer_listed(&listing, Version(version))
+    index.consumer_listed(&mut listing, Version(version))
 }
 
 /// Runs a whole list of a consumer namespace's copies, by the names of their sources; returns the keys that are gone.
@@ -49,7 +49,7 @@ fn list_provider(
         let name = ObjectKey::new(namespace, &*copy.meta.name);
         index.provider_shown(Some(&source), name, copy, &mut listing);
     }
-    index.provider_listed(&namespace.into(), &listing, Version(version))
+    index.provider_listed(&namespace.into(), &mut listing, Version(version))
 }
 
 #[test]
@@ -96,6 +96,32 @@ fn what_is_older_than_our_own_write_is_passed_over() {
     assert!(index.provider_seen(&key("a"), object("contract-ns", "a", "p", 20)));
     // An object of another UID is news, whatever its version.
     assert!(index.provider_seen(&key("a"), object("contract-ns", "a", "q", 3)));
+}
+
+#[test]
+fn a_list_that_shows_less_than_an_older_one_had_is_the_truth() {
+    let mut index = index();
+    let version = |index: &Index<Pair>, on_consumer| {
+        let pair = index.pair(&key("a")).unwrap();
+        let known = if on_consumer { pair.consumer() } else { pair.provider() };
+        known.unwrap().1
+    };
+    for on_consumer in [true, false] {
+        for (known, list, believed) in [(20, 19, 20), (20, 20, 7), (20, 900, 7)] {
+            let mut listing = index.begin();
+            show(&mut index, on_consumer, "a", known, &mut listing);
+            end(&mut index, on_consumer, &mut listing, known);
+            let mut listing = index.begin();
+            show(&mut index, on_consumer, "a", 7, &mut listing);
+            assert_eq!(
+                version(&index, on_consumer),
+                Version(known),
+                "the list may be of before"
+            );
+            assert!(end(&mut index, on_consumer, &mut listing, list).is_empty());
+            assert_eq!(version(&index, on_consumer), Version(believed), "{list}");
+        }
+    }
 }
 
 #[test]
@@ -306,7 +332,7 @@ fn a_list_of_copies_shows_them_by_their_own_names() {
     // An object that cannot be decoded exists all the same.
     let mut listing = index.begin();
     listing.saw(key("contract-a"));
-    assert!(index.provider_listed(&"".into(), &listing, Version(9)).is_empty());
+    assert!(index.provider_listed(&"".into(), &mut listing, Version(9)).is_empty());
 }
 
 #[test]
@@ -317,8 +343,8 @@ fn a_list_that_was_broken_off_says_nothing_to_the_next() {
         vec![object("ns", "a", "u", 5), object("ns", "b", "v", 5)],
         5,
     );
-    let broken = index.begin();
-    index.consumer_shown(&key("a"), object("ns", "a", "u", 5), &broken);
+    let mut broken = index.begin();
+    index.consumer_shown(&key("a"), object("ns", "a", "u", 5), &mut broken);
     let gone = list_consumer(&mut index, vec![object("ns", "b", "v", 5)], 6);
     assert_eq!(gone, [key("a")]);
 }
@@ -326,9 +352,9 @@ fn a_list_that_was_broken_off_says_nothing_to_the_next() {
 #[test]
 fn a_place_that_was_listed_during_a_longer_list_keeps_its_copies() {
     let mut index = index();
-    let long = index.begin();
+    let mut long = index.begin();
     list_provider(&mut index, "ns", vec![("a", object("contract-ns", "a", "p", 6))], 7);
-    assert!(index.provider_listed(&"ns".into(), &long, Version(9)).is_empty());
+    assert!(index.provider_listed(&"ns".into(), &mut long, Version(9)).is_empty());
 }
 
 /// Shows an object of the consumer, or a copy, as a list does.
@@ -341,7 +367,7 @@ fn show(index: &mut Index<Pair>, on_consumer: bool, name: &str, version: u64, li
     }
 }
 
-fn end(index: &mut Index<Pair>, on_consumer: bool, listing: &Listing, version: u64) -> Vec<ObjectKey> {
+fn end(index: &mut Index<Pair>, on_consumer: bool, listing: &mut Listing, version: u64) -> Vec<ObjectKey> {
     if on_consumer {
         index.consumer_listed(listing, Version(version))
     } else {
@@ -366,14 +392,14 @@ fn lists_that_overlap_take_nothing_from_each_other() {
             ends.reverse();
         }
         for list in ends {
-            let gone = end(&mut index, on_consumer, &lists[list], 9);
+            let gone = end(&mut index, on_consumer, &mut lists[list], 9);
             assert!(
                 gone.is_empty(),
                 "{on_consumer} {first_shows_last} {first_ends_last}: {gone:?}"
             );
         }
-        let next = index.begin();
-        assert_eq!(end(&mut index, on_consumer, &next, 9), [key("a")]);
+        let mut next = index.begin();
+        assert_eq!(end(&mut index, on_consumer, &mut next, 9), [key("a")]);
     };
     for case in 0..8 {
         check(case & 1 > 0, case & 2 > 0, case & 4 > 0);
@@ -506,6 +532,8 @@ proptest! {
         let mut known: BTreeMap<u8, u64> = BTreeMap::new();
         // The lists under way, in the order in which they began, and the numbers of the lists that showed each object.
         let mut lists: Vec<(u32, Listing)> = Vec::new();
+        // What a list showed that was older than what was known.
+        let mut older: Vec<(u32, u8, u64)> = Vec::new();
         let mut shown: BTreeMap<u8, Vec<u32>> = BTreeMap::new();
         let mut begun = 0;
         for (step, at, name, version) in steps {
@@ -518,12 +546,15 @@ proptest! {
             if step > 1 {
                 show(&mut index, on_consumer, &name.to_string(), version, &mut lists[at].1);
                 let seen = known.entry(name).or_default();
+                if version < *seen {
+                    older.push((lists[at].0, name, version));
+                }
                 *seen = version.max(*seen);
                 shown.entry(name).or_default().push(lists[at].0);
                 continue;
             }
-            let (number, list) = lists.remove(at);
-            let mut gone = end(&mut index, on_consumer, &list, version);
+            let (number, mut list) = lists.remove(at);
+            let mut gone = end(&mut index, on_consumer, &mut list, version);
             gone.sort();
             let is_shown = |name: &u8| shown[name].iter().any(|by| *by >= number);
             let expect: Vec<u8> = known.iter()
@@ -535,6 +566,17 @@ proptest! {
             for name in expect {
                 known.remove(&name);
                 shown.remove(&name);
+            }
+            let is_truth = |(by, name, _): &mut (u32, u8, u64)| *by == number && known.get(name).is_some_and(|known| *known <= version);
+            let truth: Vec<_> = older.extract_if(.., is_truth).collect();
+            if !truth.is_empty() {
+                for known in known.values_mut() {
+                    *known = 0;
+                }
+            }
+            for (_, name, version) in truth {
+                let seen = known.entry(name).or_default();
+                *seen = version.max(*seen);
             }
         }
     }

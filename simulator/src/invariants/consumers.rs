@@ -1,6 +1,7 @@
 //! Nothing of the user's is deleted on the consumer by the konnector.
 
 use bindery_api::{labels, names};
+use jiff::SignedDuration;
 use serde_json::Value;
 
 use super::{Account, Clusters, Invariant, Seen, Violation, marks, sources::SourceEnd};
@@ -8,6 +9,9 @@ use crate::{
     topology::{Cluster, provider_of_group},
     users::{Circumstance, Relation},
 };
+
+/// Between the look of a bundle at objects and the end of its binding there is less than this. API servers tell times in whole seconds.
+const AROUND_AN_UNBIND: SignedDuration = SignedDuration::from_secs(1);
 
 /// Checks a write on a consumer that left an object there: the konnector changes nothing of a Secret or ConfigMap of the user.
 pub(super) fn check_data<C: Clusters>(seen: &Seen<'_, C>) -> Option<Violation> {
@@ -58,6 +62,7 @@ pub(super) fn check<C: Clusters>(seen: &Seen<'_, C>, end: Option<SourceEnd>) -> 
             let binding = seen.binding_uid(relation);
             seen.ledger
                 .allows_end_of_source(relation, marks::uid(object), binding.as_deref())
+                || comes_with_an_unbind(seen, relation, object)
         }
         _ => false,
     };
@@ -74,4 +79,22 @@ pub(super) fn check<C: Clusters>(seen: &Seen<'_, C>, end: Option<SourceEnd>) -> 
         violation.circumstances.insert(Circumstance::WriterIsClone);
     }
     Some(violation)
+}
+
+/// Whether a user created this object while a bundle ended its binding as one without objects, because the owner had unbound the export by
+/// a call. Kubernetes deletes no CRD on the condition that it has no objects, so that what comes between the look and the end goes with it.
+fn comes_with_an_unbind<C: Clusters>(seen: &Seen<'_, C>, relation: Relation, object: &Value) -> bool {
+    let of = (Some(relation.consumer), Some(relation.provider));
+    let is_unbound = seen
+        .ledger
+        .circumstances(of.0, of.1)
+        .contains(&Circumstance::UnboundByCall);
+    let ends = seen
+        .binding(relation)
+        .and_then(|binding| marks::time(&binding, "deletionTimestamp"));
+    let created = marks::time(object, "creationTimestamp");
+    is_unbound
+        && ends
+            .zip(created)
+            .is_some_and(|(ends, created)| created + AROUND_AN_UNBIND >= ends)
 }

@@ -2,6 +2,7 @@
 
 use bindery_api::{annotations, finalizers::SYNCER, labels, retention};
 use bindery_simulator_apiserver::ObjectKey;
+use jiff::Timestamp;
 use serde_json::Value;
 
 /// The UID of an object.
@@ -22,6 +23,11 @@ pub fn label<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
 /// Whether an object is being deleted.
 pub fn is_deleting(object: &Value) -> bool {
     object["metadata"].get("deletionTimestamp").is_some()
+}
+
+/// A time in the metadata of an object.
+pub fn time(object: &Value, field: &str) -> Option<Timestamp> {
+    object["metadata"].get(field)?.as_str()?.parse().ok()
 }
 
 /// Whether an object has the konnector's finalizer.

@@ -58,9 +58,9 @@ impl World {
     fn new() -> Self {
         let mut index = Index::new(CONTRACT.into(), Placement::Mapped);
         index.set_place(&"wild-west".into(), Some(PLACE.into()), false);
-        let listing = index.begin();
-        index.consumer_listed(&listing, Version(0));
-        index.provider_listed(&"wild-west".into(), &listing, Version(0));
+        let mut listing = index.begin();
+        index.consumer_listed(&mut listing, Version(0));
+        index.provider_listed(&"wild-west".into(), &mut listing, Version(0));
         Self {
             consumer: None,
             provider: None,

@@ -32,10 +32,10 @@ fn taken() -> (Engine, Arc<Shared<Bound>>) {
     let mut index = shared.index.lock();
     index.set_place(&key().namespace, Some("place".into()), false);
     let mut listing = index.begin();
-    index.consumer_shown(&key(), object("wild-west", "u", 5, &json!({})), &listing);
-    index.consumer_listed(&listing, Version(5));
+    index.consumer_shown(&key(), object("wild-west", "u", 5, &json!({})), &mut listing);
+    index.consumer_listed(&mut listing, Version(5));
     index.provider_shown(Some(&key()), key(), object("place", "p", 6, &json!({})), &mut listing);
-    index.provider_listed(&key().namespace, &listing, Version(6));
+    index.provider_listed(&key().namespace, &mut listing, Version(6));
     drop(index);
     (engine, shared)
 }
