@@ -124,10 +124,10 @@ pub async fn run(state: State, stop: CancellationToken) -> Result<(), JoinError>
     request::start(&context, &mut running);
     export_request::start(&context, &mut running);
     export::start(&context, &mut running);
-    service_namespace::start(&context, &mut running);
+    let namespaces = service_namespace::start(&context, &mut running);
     cluster_binding::start(&context, &mut running);
     anchors::start(&context, &mut running);
-    retention::start(&context, &mut running);
+    retention::start(&context, &mut running, namespaces);
     tracing::info!("controllers run");
     finished(running.tasks).await
 }

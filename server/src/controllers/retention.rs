@@ -9,7 +9,12 @@ use bindery_api::{
     annotations, labels, meta, retention,
     v1alpha2::{APIServiceExport, APIServiceNamespace, APIServiceNamespaceSpec, GroupResource, Retention},
 };
-use bindery_runtime::{errors, preconditions::unchanged, queue::Queue};
+use bindery_runtime::{
+    cache::ObjectKey,
+    errors,
+    preconditions::unchanged,
+    queue::{Priority, Queue},
+};
 use jiff::Timestamp;
 use kube::{
     ResourceExt as _,
@@ -17,7 +22,7 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{Context, Next, Reconcile, Running, subject};
+use super::{Context, Next, Reconcile, Running, service_namespace::made_for, subject};
 use crate::{
     contract, leftovers,
     writes::{self, Write, WriteError},
@@ -31,9 +36,11 @@ const DEFAULT: Duration = Duration::from_hours(72);
 
 struct Retained {
     context: Context,
+    /// The provider namespaces to look at, by their APIServiceNamespaces: the last copy in one may have ended.
+    namespaces: Queue<ObjectKey>,
 }
 
-pub(super) fn start(context: &Context, running: &mut Running) {
+pub(super) fn start(context: &Context, running: &mut Running, namespaces: Queue<ObjectKey>) {
     let queue = Queue::new();
     let caches = &context.state.caches;
     running.watch(&caches.definitions, &queue, |change| {
@@ -50,6 +57,7 @@ pub(super) fn start(context: &Context, running: &mut Running) {
     });
     let retained = Retained {
         context: context.clone(),
+        namespaces,
     };
     running.work(retained, &queue);
 }
@@ -90,6 +98,11 @@ impl Reconcile for Retained {
                 continue;
             };
             let Some(end) = self.take(resource, &copy.metadata, step).await? else {
+                let place = copy.metadata.namespace.as_deref().unwrap_or_default();
+                let place = self.context.state.caches.namespaces.get("", place);
+                if let Some(key) = place.and_then(|place| made_for(&place)) {
+                    self.namespaces.add(key, Priority::Live);
+                }
                 continue;
             };
             ends.push(end);

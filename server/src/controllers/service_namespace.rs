@@ -34,6 +34,7 @@ mod triggers;
 mod valuable;
 
 use end::NamespaceStep;
+pub(super) use observed::made_for;
 use observed::{NamespaceLeftovers, Observed, SharedSeen};
 
 /// How often to look again at a namespace whose objects drain: no cache holds them.
@@ -45,7 +46,8 @@ struct ServiceNamespaces {
     context: Context,
 }
 
-pub(super) fn start(context: &Context, running: &mut Running) {
+/// Starts the controller; returns its queue, for those who see that an object is gone which kept a provider namespace.
+pub(super) fn start(context: &Context, running: &mut Running) -> Queue<ObjectKey> {
     let queue = Queue::new();
     triggers::watch(context, running, &queue);
     let service_namespaces = ServiceNamespaces {
@@ -53,6 +55,7 @@ pub(super) fn start(context: &Context, running: &mut Running) {
     };
     running.work(service_namespaces, &queue);
     sharing::start(context, running);
+    queue
 }
 
 impl Reconcile for ServiceNamespaces {

@@ -94,7 +94,7 @@ impl NamespaceLeftovers {
 }
 
 /// Key of the APIServiceNamespace that a provider namespace was made for.
-pub(super) fn made_for(namespace: &Namespace) -> Option<ObjectKey> {
+pub(in crate::controllers) fn made_for(namespace: &Namespace) -> Option<ObjectKey> {
     let key = namespace.annotations().get(annotations::API_SERVICE_NAMESPACE)?;
     let (contract, name) = key.split_once('/')?;
     (contract::of(namespace) == Some(contract)).then(|| ObjectKey::new(contract, name))
