@@ -494,7 +494,10 @@ mod tests {
             holders.tidy(&BTreeSet::new());
         }
         let gone = of("uid", false);
-        assert!(!Arc::ptr_eq(&gone, &of("made-anew", false)), "its namespace has another UID");
+        assert!(
+            !Arc::ptr_eq(&gone, &of("made-anew", false)),
+            "its namespace has another UID"
+        );
     }
 
     #[test]

@@ -262,16 +262,15 @@ fn ca_bundle(case: &Case) -> String {
 fn rbac(teams: usize, verb: &str) -> Vec<Value> {
     let rules = json!([{"apiGroups": ["", "apps"], "resources": ["pods", "deployments"], "verbs": [verb, "list"]}]);
     let subject = |team: usize| json!([{"kind": "Group", "name": format!("team-{team}"), "apiGroup": "rbac.authorization.k8s.io"}]);
+    // Aggregates a role that outlives the set. When a role that it aggregates is deleted, the controller applies the new rules without
+    // a precondition, and so creates the role once more if it has just been deleted itself.
     let mut all = vec![json!({
         "apiVersion": RBAC, "kind": "ClusterRole", "metadata": {"name": "rbac-all"},
-        "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"rbac.example/team": "yes"}}]},
+        "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"rbac.authorization.k8s.io/aggregate-to-view": "true"}}]},
     })];
     for team in 0..teams {
         let name = format!("rbac-{team}");
-        let role = |kind: &str, namespace: Option<&str>| {
-            let labels = json!({"rbac.example/team": "yes"});
-            json!({"apiVersion": RBAC, "kind": kind, "metadata": {"name": name, "namespace": namespace, "labels": labels}, "rules": rules})
-        };
+        let role = |kind: &str, namespace: Option<&str>| json!({"apiVersion": RBAC, "kind": kind, "metadata": {"name": name, "namespace": namespace}, "rules": rules});
         let binding = |kind: &str, role: &str, namespace: Option<&str>| {
             let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": name});
             json!({"apiVersion": RBAC, "kind": kind, "metadata": {"name": name, "namespace": namespace}, "roleRef": role, "subjects": subject(team)})
