@@ -13,7 +13,17 @@ use super::job::Job;
 use crate::cargo::{self, TESTED, root};
 
 /// The suites that take longest, in the order in which they begin: none of them may be left alone at the end.
-const LONGEST_SUITES: [&str; 6] = ["survival", "synk", "faults", "requests", "bundles", "adoption"];
+const LONGEST_SUITES: [&str; 9] = [
+    "retention",
+    "faults",
+    "survival",
+    "charts",
+    "guides",
+    "check",
+    "synk",
+    "adoption",
+    "tls",
+];
 
 /// How many tests of one suite run at the same time. They wait for their clusters more than they work.
 const SUITE_THREADS: &str = "3";
