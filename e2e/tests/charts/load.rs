@@ -6,6 +6,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
+use bindery_api::{Conditions as _, v1alpha2::APIServiceBinding};
 use bindery_e2e::{eventually_ok, offer::Offer, wildwest::SOON};
 use futures::StreamExt as _;
 use kube::{
@@ -39,6 +40,7 @@ pub(crate) struct Load {
     copies: Api<DynamicObject>,
     /// Copies in all namespaces of the provider.
     all_copies: Api<DynamicObject>,
+    bindings: Api<APIServiceBinding>,
     state: Mutex<State>,
 }
 
@@ -67,6 +69,7 @@ impl Load {
             ours: widgets.ours,
             copies: widgets.copies,
             all_copies: Api::all_with(world.clusters.provider.client(), &offer.resource()),
+            bindings: Api::all(world.clusters.consumer.client()),
             state: Mutex::default(),
         };
         for number in 0..LASTING {
@@ -124,16 +127,36 @@ impl Load {
     /// Waits until all changes that were made so far have arrived. Returns the longest time that one took since the last call.
     pub(crate) async fn settled(&self) -> Result<Duration> {
         let now = Instant::now();
-        eventually_ok("all changes to arrive", SOON, async || {
+        let arrival = eventually_ok("all changes to arrive", SOON, async || {
             self.forget_what_never_arrives().await?;
             let state = self.state.lock();
-            let is_late = |changes: &VecDeque<(u64, Instant)>| changes.front().is_some_and(|(_, begin)| *begin < now);
-            let late: Vec<_> = state.pending.iter().filter(|(_, changes)| is_late(changes)).collect();
-            ensure!(late.is_empty(), "{late:?}");
+            let first = |changes: &VecDeque<(u64, Instant)>| changes.front().copied().filter(|(_, begin)| *begin < now);
+            let late = state
+                .pending
+                .iter()
+                .filter_map(|(name, changes)| Some((first(changes)?, name)));
+            let late: BTreeMap<_, _> = late.collect();
+            ensure!(late.is_empty(), "{} objects are late: {late:?}", late.len());
             Ok(())
-        })
-        .await?;
+        });
+        if let Err(error) = arrival.await {
+            return Err(error.context(self.told().await?));
+        }
         Ok(std::mem::take(&mut self.state.lock().longest))
+    }
+
+    /// What the binding tells, and what the copies have.
+    async fn told(&self) -> Result<String> {
+        let bindings = self.bindings.list(&ListParams::default()).await?.items;
+        let conditions: Vec<_> = bindings.iter().flat_map(|binding| binding.conditions()).collect();
+        let colors = self.copies.list(&ListParams::default()).await?.items;
+        let colors = colors
+            .iter()
+            .map(|copy| (copy.name_any(), text(&copy.data["spec"]["color"])));
+        Ok(format!(
+            "{conditions:?}; copies have {:?}",
+            colors.collect::<BTreeMap<_, _>>()
+        ))
     }
 
     /// An object that came and went while nothing was in sync never had a copy, so that the watch does not show its deletion.

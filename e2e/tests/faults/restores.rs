@@ -247,9 +247,14 @@ impl Plan {
                 are_kept(&past.copies, &copies(bound).await?)
             })
             .await?;
-            if past.has_changed() {
-                bound.bind(&["accept", "cowboys", "--yes"]).await?;
-            }
+            // While the API server that came back refuses something else first, the binding tells of that, and there is nothing to accept.
+            eventually_ok("what the user accepts to be written", SOON, async || {
+                if state::has_older_sources(bound).await? {
+                    bound.bind(&["accept", "cowboys", "--yes"]).await?;
+                }
+                are_intended(&past.then, &copies(bound).await?)
+            })
+            .await?;
         }
         self.after_a_consumer(bound, past).await
     }
