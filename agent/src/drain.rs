@@ -2,7 +2,9 @@
 //! while its provider cannot be reached, or whose objects stay.
 //!
 //! A [`Drain`] watches its resources. `plan`, a pure function, decides what to write to one object; `state` holds what was seen
-//! and makes the progress of it; `worker` sends the requests and tries again what failed.
+//! and makes the progress of it; `worker` sends the requests and tries again what failed. A drain that deletes or lets go what is not
+//! being deleted reads its binding after each list: a restore of the consumer may have brought the objects back, and the binding as it was
+//! before its end, which the caches show later.
 
 mod plan;
 mod state;
@@ -12,7 +14,7 @@ use std::sync::Arc;
 
 use bindery_api::{
     labels,
-    v1alpha2::{GroupResource, Owner, Scope},
+    v1alpha2::{APIServiceBinding, GroupResource, Owner, Scope},
 };
 use bindery_runtime::client::Clients;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -21,7 +23,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::model::BoundResource;
 use state::DrainState;
-use worker::{Drained, Shared};
+use worker::{Drained, Ending, Shared};
 
 /// Which objects a drain ends, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,8 +59,13 @@ pub struct Drain {
 // === impl Drain ===
 
 impl Drain {
-    /// Starts to drain the objects of a CRD. `None` if the CRD serves no version.
-    pub fn of_crd(consumer: &Clients, crd: &CustomResourceDefinition, mode: DrainMode) -> Option<Self> {
+    /// Starts to drain the objects of a CRD of a binding. `None` if the CRD serves no version.
+    pub fn of_crd(
+        consumer: &Clients,
+        binding: &APIServiceBinding,
+        crd: &CustomResourceDefinition,
+        mode: DrainMode,
+    ) -> Option<Self> {
         let version = crd.spec.versions.iter().find(|version| version.served)?;
         let names = &crd.spec.names;
         let served = BoundResource {
@@ -75,7 +82,9 @@ impl Drain {
             served: Some(served),
             selector: None,
         };
-        Some(Self::start(consumer, mode, vec![drained]))
+        // An object that is being deleted goes by its own timestamp.
+        let ending = (mode != DrainMode::Deleted).then(|| Ending::of(binding));
+        Some(Self::start(consumer, mode, ending, vec![drained]))
     }
 
     /// Starts to delete the copies of these resources that the contract of this UID brought.
@@ -87,12 +96,13 @@ impl Drain {
             served: None,
             selector: Some(selector.clone()),
         });
-        Self::start(consumer, DrainMode::Copies, drained.collect())
+        Self::start(consumer, DrainMode::Copies, None, drained.collect())
     }
 
-    fn start(consumer: &Clients, mode: DrainMode, drained: Vec<Drained>) -> Self {
+    fn start(consumer: &Clients, mode: DrainMode, ending: Option<Ending>, drained: Vec<Drained>) -> Self {
         let resources = drained.iter().map(|drained| drained.resource.clone());
-        let shared = Arc::new(Shared::new(consumer.clone(), mode, DrainState::new(mode, resources)));
+        let state = DrainState::new(mode, resources);
+        let shared = Arc::new(Shared::new(consumer.clone(), mode, ending, state));
         let progress = shared.progress.subscribe();
         let publisher = tokio::spawn(worker::publish(Arc::clone(&shared)));
         let workers = drained

@@ -140,6 +140,11 @@ impl Invariants {
         self.rewinds.note(written);
     }
 
+    /// Notes the time, in milliseconds since the start of the history.
+    pub fn pass(&mut self, now: u64) {
+        self.rewinds.pass(now);
+    }
+
     /// Takes a restore or a loss into account: the objects of the cluster are now those of `clusters`, without a write.
     pub fn rewound(&mut self, clusters: &impl Clusters, on: Cluster) {
         self.rewinds.rewound(clusters, on);
@@ -149,7 +154,7 @@ impl Invariants {
                 self.holders.forget(on, self.rewinds.now());
             }
             Cluster::Consumer(_) | Cluster::Clone(_) => {
-                self.sources.rewound(clusters, on);
+                self.sources.rewound(clusters, on, self.rewinds.now());
                 self.holders.forget(on, self.rewinds.now());
                 self.paused.forget(on);
             }
@@ -241,8 +246,13 @@ impl<C: Clusters> Seen<'_, C> {
 
     /// The binding of a relation.
     fn binding(&self, relation: Relation) -> Option<Arc<Value>> {
-        let name = offer_name(relation.provider);
-        let mut objects = self.clusters.objects(Cluster::Consumer(relation.consumer)).into_iter();
+        self.binding_on(Cluster::Consumer(relation.consumer), relation.provider)
+    }
+
+    /// The binding of a provider's API on a consumer or its clone.
+    fn binding_on(&self, on: Cluster, provider: u8) -> Option<Arc<Value>> {
+        let name = offer_name(provider);
+        let mut objects = self.clusters.objects(on).into_iter();
         let (_, binding) = objects.find(|(key, object)| marks::is_binding_of(key, object, &name))?;
         Some(binding)
     }

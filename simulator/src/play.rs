@@ -217,10 +217,14 @@ impl Player {
     }
 
     fn inject(&mut self, fault: &Fault) {
+        let now = self.world.elapsed();
         let ledger = &mut self.users.ledger;
         let rewound = self.faults.inject(&mut self.world, ledger, fault);
         for cluster in rewound {
-            self.checker.borrow_mut().invariants.rewound(&self.world, cluster);
+            let mut checker = self.checker.borrow_mut();
+            let at = checker.at(now);
+            checker.invariants.pass(at);
+            checker.invariants.rewound(&self.world, cluster);
         }
     }
 

@@ -207,7 +207,7 @@ impl BindingController {
             BindingOp::StopCleanup => runtime.stop_cleanup(),
             BindingOp::StartReleaser { name, mode } => {
                 let crd = consumer.crds.get("", &name);
-                if let Some(releaser) = crd.and_then(|crd| Drain::of_crd(&consumer.clients, &crd, mode)) {
+                if let Some(releaser) = crd.and_then(|crd| Drain::of_crd(&consumer.clients, binding, &crd, mode)) {
                     runtime.run_releaser(name, releaser);
                 }
             }

@@ -49,6 +49,8 @@ pub(crate) enum Learned {
         source_uid: Arc<str>,
         version: Version,
         last: LastProjection,
+        /// The annotation on the generation of the source, as it was written.
+        generation: Option<Box<str>>,
     },
     /// The status of the consumer's object was written.
     StatusWritten {
@@ -283,7 +285,10 @@ impl Index<Pair> {
                 source_uid,
                 version,
                 last,
-            } => self.note(key, |pair| pair.written(Uid::from(&uid), &source_uid, version, last)),
+                generation,
+            } => self.note(key, |pair| {
+                pair.written(Uid::from(&uid), &source_uid, version, last, generation);
+            }),
             Learned::Held { .. } | Learned::StatusWritten { .. } => self.note(key, |pair| {
                 let consumer = pair.consumer.as_mut();
                 if let Some(consumer) = consumer.filter(|consumer| Some(&consumer.uid) == planned.consumer.as_ref()) {
@@ -298,7 +303,14 @@ impl Index<Pair> {
 
 impl Pair {
     /// Notes our own write of the copy, unless the watch has already shown it, a newer version or the end of the copy.
-    fn written(&mut self, uid: Uid, source_uid: &str, version: Version, last: LastProjection) {
+    fn written(
+        &mut self,
+        uid: Uid,
+        source_uid: &str,
+        version: Version,
+        last: LastProjection,
+        generation: Option<Box<str>>,
+    ) {
         let known = |known: &Provider| known.uid == uid && known.version >= version;
         if self.provider.as_ref().is_some_and(known) || self.ended_copy() == Some(&uid) {
             return;
@@ -325,7 +337,7 @@ impl Pair {
             transferred: false,
             bound: true,
             last: Some(last),
-            generation: None,
+            generation,
             seen: None,
             content: None,
         });

@@ -26,7 +26,8 @@ use crate::{
 pub(crate) struct Pair {
     pub consumer: Option<Consumer>,
     pub provider: Option<Provider>,
-    /// Whether the provider was seen to have no object of this name, so that our finalizer may be removed.
+    /// Whether the provider was seen to have no object of this name since the last creation was sent, so that our finalizer may be
+    /// removed.
     pub provider_gone: bool,
     /// UIDs of objects of this name that have ended, if any.
     pub ended: Option<Box<Ended>>,

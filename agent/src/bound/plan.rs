@@ -186,10 +186,20 @@ fn is_version_lost(provider: &Provider) -> bool {
     provider.version == Version::default()
 }
 
+/// Whether the version of the consumer's object is not known, since the consumer went back in time: a write that names it is refused.
+fn is_source_version_lost(consumer: &Consumer) -> bool {
+    consumer.version == Version::default()
+}
+
 fn deleting(pair: &Pair, consumer: &Consumer, provider: Option<&Provider>, mode: Mode) -> Plan {
-    let release = || Op::Release {
-        version: consumer.version,
-        finalizers: consumer.other_finalizers.to_vec(),
+    let release = || {
+        if is_source_version_lost(consumer) {
+            return Op::ReadConsumer;
+        }
+        Op::Release {
+            version: consumer.version,
+            finalizers: consumer.other_finalizers.to_vec(),
+        }
     };
     let is_released = |provider: &Provider| matches!(provider.owner, Owner::Released(_));
     match provider {
@@ -346,6 +356,9 @@ fn hold(consumer: &Consumer, provider: &Provider, place: &Arc<str>) -> Option<Op
         consumer.noted_namespace.as_deref() == Some(&**place) && consumer.noted_uid.as_ref() == Some(&provider.uid);
     if consumer.held && noted {
         return None;
+    }
+    if is_source_version_lost(consumer) {
+        return Some(Op::ReadConsumer);
     }
     let mut finalizers = consumer.other_finalizers.to_vec();
     finalizers.push(bindery_api::finalizers::SYNCER.into());

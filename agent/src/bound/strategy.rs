@@ -103,6 +103,20 @@ impl Bound {
             && provider.is_newer_than(consumer.generation, &self.holding.instance().unwrap_or_default())
     }
 
+    /// Looks at who wrote a copy, before anything is written to it.
+    fn meet_writer(&self, pair: &Pair) {
+        let noted = pair
+            .provider
+            .as_ref()
+            .and_then(|provider| provider.generation.as_deref());
+        let writer = noted
+            .filter(|_| !self.last_wins)
+            .and_then(annotations::generation_writer);
+        if let Some(writer) = writer {
+            self.holding.meet(writer);
+        }
+    }
+
     /// What the user ordered for the copy of a pair, if it is an orphan still.
     fn order(&self, pair: &Pair) -> Option<OrphanAction> {
         let copy = pair.provider.as_ref().map(|provider| &provider.uid);
@@ -131,6 +145,7 @@ impl SyncStrategy for Bound {
     const ASSUMES_PLACES: bool = true;
 
     fn plan(&self, key: &ObjectKey, pair: &Pair, place: &Place) -> Steps<Op> {
+        self.meet_writer(pair);
         steps(plan::plan(pair, &place.namespace, self.mode(key, pair, Some(place))))
     }
 
@@ -142,6 +157,13 @@ impl SyncStrategy for Bound {
         // A provider namespace that is not listed yet may hold a copy.
         let plan = plan::unplaced(pair, self.mode(key, pair, None)).filter(|_| !has_place)?;
         Some(steps(plan))
+    }
+
+    fn sent(&self, index: &mut Index<Pair>, key: &ObjectKey, op: &Op) {
+        if matches!(op, Op::Create { .. }) {
+            // Until a read or an answer says more, there may be a copy that nobody has seen.
+            index.note(key, |pair| pair.provider_gone = false);
+        }
     }
 
     async fn apply(&self, writer: &Writer, target: Target<'_>, op: &Op) -> Result<Option<Learned>, kube::Error> {

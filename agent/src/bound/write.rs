@@ -257,6 +257,7 @@ impl Writer {
             source_uid: Arc::clone(&source.meta.uid),
             version: answer.version,
             last,
+            generation: generation.map(String::into_boxed_str),
         }))
     }
 

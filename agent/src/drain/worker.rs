@@ -1,8 +1,14 @@
 //! Watches the resources of a drain and writes to their objects.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
-use bindery_api::v1alpha2::GroupResource;
+use bindery_api::v1alpha2::{APIServiceBinding, GroupResource};
 use bindery_runtime::{
     backoff::Backoff,
     cache::ObjectKey,
@@ -12,12 +18,13 @@ use bindery_runtime::{
     watch::{self, Event, Source},
 };
 use kube::{
+    Api, ResourceExt as _,
     api::{DeleteParams, Patch, PatchParams},
     core::Request,
 };
 use parking_lot::Mutex;
 use tokio::{
-    sync::{Notify, watch as channel},
+    sync::{Mutex as AsyncMutex, Notify, watch as channel},
     task::JoinSet,
     time::sleep,
 };
@@ -32,6 +39,8 @@ use crate::{discovery, model::BoundResource};
 /// Objects of one resource that are written to at a time.
 const WORKERS: usize = 8;
 const RETRY: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(30));
+/// Why nothing is written although the cache shows that the binding ends.
+const NOT_ENDING: &str = "the binding is not being deleted any more, as after a restore";
 
 /// A resource to drain.
 pub(super) struct Drained {
@@ -42,10 +51,22 @@ pub(super) struct Drained {
     pub(super) selector: Option<String>,
 }
 
+/// The binding whose end is the reason of a drain.
+pub(super) struct Ending {
+    name: String,
+    uid: Option<String>,
+    /// The round of lists after which it was seen to be ending.
+    proven: AsyncMutex<Option<u64>>,
+}
+
 /// What the tasks of a drain share.
 pub(super) struct Shared {
     consumer: Clients,
     mode: DrainMode,
+    /// The binding that has to be ending whenever something is written; `None` if nothing has to.
+    ending: Option<Ending>,
+    /// Counts the begins and the ends of lists.
+    round: AtomicU64,
     state: Mutex<DrainState>,
     changed: Notify,
     pub(super) progress: channel::Sender<DrainProgress>,
@@ -91,6 +112,9 @@ pub(super) async fn drain(shared: Arc<Shared>, drained: Drained) {
     let handler = {
         let (shared, resource, queue) = (Arc::clone(&shared), drained.resource.clone(), queue.clone());
         move |event: Event<DrainedObject>| {
+            if matches!(event, Event::Reset | Event::Complete(_)) {
+                shared.round.fetch_add(1, Ordering::Relaxed);
+            }
             let priority = match &event {
                 Event::Complete(_) => Priority::Backlog,
                 _ => Priority::Live,
@@ -116,13 +140,27 @@ pub(super) async fn drain(shared: Arc<Shared>, drained: Drained) {
     while tasks.join_next().await.is_some() {}
 }
 
+// === impl Ending ===
+
+impl Ending {
+    pub(super) fn of(binding: &APIServiceBinding) -> Self {
+        Self {
+            name: binding.name_any(),
+            uid: binding.metadata.uid.clone(),
+            proven: AsyncMutex::default(),
+        }
+    }
+}
+
 // === impl Shared ===
 
 impl Shared {
-    pub(super) fn new(consumer: Clients, mode: DrainMode, state: DrainState) -> Self {
+    pub(super) fn new(consumer: Clients, mode: DrainMode, ending: Option<Ending>, state: DrainState) -> Self {
         Self {
             consumer,
             mode,
+            ending,
+            round: AtomicU64::new(0),
             state: Mutex::new(state),
             changed: Notify::new(),
             progress: channel::Sender::default(),
@@ -172,6 +210,15 @@ impl Shared {
         served: &BoundResource,
         key: &ObjectKey,
     ) -> Result<(), kube::Error> {
+        let is_due = self.state.lock().plan(resource, key).is_some();
+        if !is_due {
+            return Ok(());
+        }
+        if !self.is_ending().await? {
+            // It is looked at again, in case the user ends the binding once more before the cache has shown that it is back.
+            return Err(kube::Error::Service(NOT_ENDING.into()));
+        }
+        // A list may have shown another version meanwhile.
         let Some(op) = self.state.lock().plan(resource, key) else {
             return Ok(());
         };
@@ -193,5 +240,26 @@ impl Shared {
             Err(error) if errors::is_object_gone(&error, &key.name) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether the binding that the drain is for is being deleted. It is read once after each list. If it is not, the konnector ends the
+    /// drain when its cache shows that.
+    async fn is_ending(&self) -> Result<bool, kube::Error> {
+        let Some(ending) = &self.ending else {
+            return Ok(true);
+        };
+        let mut proven = ending.proven.lock().await;
+        let round = self.round.load(Ordering::Relaxed);
+        if *proven == Some(round) {
+            return Ok(true);
+        }
+        let bindings: Api<APIServiceBinding> = Api::all(self.consumer.write.clone());
+        let found = bindings.get_metadata_opt(&ending.name).await?;
+        let is_it = |found: &kube::core::PartialObjectMeta<APIServiceBinding>| found.metadata.uid == ending.uid;
+        let is_ending = found
+            .filter(is_it)
+            .is_some_and(|found| found.metadata.deletion_timestamp.is_some());
+        *proven = is_ending.then_some(round);
+        Ok(is_ending)
     }
 }

@@ -42,6 +42,9 @@ pub(crate) trait SyncStrategy: Send + Sync + Sized + 'static {
     /// to wait for that.
     fn unplaced(&self, key: &ObjectKey, pair: &Self::Pair, has_place: bool) -> Option<Steps<Self::Op>>;
 
+    /// Notes that an operation is about to be sent. Its answer may be lost, so that nobody knows whether it was done.
+    fn sent(&self, _index: &mut Index<Self::Pair>, _key: &ObjectKey, _op: &Self::Op) {}
+
     /// Runs an operation.
     fn apply(
         &self,

@@ -239,6 +239,7 @@ impl<F: SyncStrategy> Shared<F> {
         let start = Instant::now();
         let name = &*self.frame.placement.copy_name(&self.frame.contract, &key.name);
         let target = Target { key, place, name };
+        self.strategy.sent(&mut self.index.lock(), key, op);
         let outcome = self.strategy.apply(&self.writer, target, op).await;
         self.meter
             .answered(op.is_on_consumer(), op.name(), outcome.is_ok(), start.elapsed());

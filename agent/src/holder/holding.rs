@@ -1,11 +1,15 @@
 //! Whether this konnector holds a contract now, for all that write its objects.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use bindery_api::holder::HolderDigest;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::Finding;
+
+/// Other holders than these are not doubted any more: a provider that names one after the other cannot hold up the contract for ever.
+const MET_MAX: usize = 64;
 
 /// Where this konnector stands with a contract.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,6 +46,8 @@ pub struct Holding(Arc<Cell>);
 struct Cell {
     standing: watch::Sender<Standing>,
     doubts: watch::Sender<Doubts>,
+    /// Other holders that copies name, each of which was doubted once.
+    met: Mutex<BTreeSet<Box<str>>>,
 }
 
 /// Doubts whether the contract is still held: each is cleared by a proof that begins after it was raised.
@@ -102,6 +108,18 @@ impl Holding {
     /// Holds back all writes until a new proof, because a cluster may have gone back in time: objects of it are listed anew.
     pub(crate) fn doubt(&self) {
         self.0.doubts.send_modify(|doubts| doubts.raised += 1);
+    }
+
+    /// Takes note of a holder that wrote a copy. Another one than this may be a former one, or hold the contract by now, which the watch
+    /// of the ClusterBinding shows later: all writes are held back until a new proof, once for each.
+    pub(crate) fn meet(&self, writer: &str) {
+        if self.instance().is_none_or(|own| *own == *writer) {
+            return;
+        }
+        let mut met = self.0.met.lock();
+        if met.len() < MET_MAX && met.insert(writer.into()) {
+            self.doubt();
+        }
     }
 
     /// The doubts, to wait for.
@@ -183,6 +201,18 @@ mod tests {
         assert!(holding.is_proven());
         holding.set(Standing::Released);
         assert!(!holding.is_proven());
+    }
+
+    #[test]
+    fn another_holder_is_doubted_once() {
+        let holding = Holding::held();
+        holding.meet("i");
+        assert!(holding.is_proven());
+        holding.meet("j");
+        assert!(!holding.is_proven());
+        holding.clear(holding.doubts().unwrap());
+        holding.meet("j");
+        assert!(holding.is_proven(), "it is a former one");
     }
 
     #[tokio::test]

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use bindery_api::annotations;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -90,6 +91,7 @@ fn what_is_older_than_our_own_write_is_passed_over() {
         source_uid: "u".into(),
         version: Version(20),
         last,
+        generation: None,
     };
     index.learn(&key("a"), written, &PlannedUids::default());
     assert!(!index.provider_seen(&key("a"), object("contract-ns", "a", "p", 19)));
@@ -166,6 +168,26 @@ fn a_refused_place_is_told_of_while_objects_wait_for_it() {
 }
 
 #[test]
+fn the_state_that_a_copy_was_written_from_is_known_before_the_watch_shows_it() {
+    let mut index = index();
+    index.consumer_seen(&key("a"), object("ns", "a", "u", 5));
+    let last = LastProjection {
+        fingerprint: index.pair(&key("a")).unwrap().consumer.as_ref().unwrap().projection,
+        corrected: false,
+    };
+    let written = Learned::Written {
+        uid: "p".into(),
+        source_uid: "u".into(),
+        version: Version(20),
+        last,
+        generation: Some(annotations::source_generation(9, "i").into()),
+    };
+    index.learn(&key("a"), written, &PlannedUids::default());
+    let copy = index.pair(&key("a")).unwrap().provider.as_ref().unwrap();
+    assert!(copy.is_newer_than(6, "i") && !copy.is_newer_than(9, "i"));
+}
+
+#[test]
 fn an_answer_says_nothing_of_whoever_took_the_name_since() {
     let mut index = index();
     index.consumer_seen(&key("a"), object("ns", "a", "first", 5));
@@ -188,6 +210,7 @@ fn an_answer_says_nothing_of_whoever_took_the_name_since() {
         source_uid: "first".into(),
         version: Version(7),
         last,
+        generation: None,
     };
     index.learn(&key("a"), written, &planned);
     assert!(index.pair(&key("a")).unwrap().provider.is_none());

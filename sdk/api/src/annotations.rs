@@ -180,6 +180,11 @@ pub fn generation_by(value: &str, instance: &str) -> Option<i64> {
     (by == instance).then(|| generation.parse().ok()).flatten()
 }
 
+/// Returns the holder that wrote a value of [`SOURCE_GENERATION`].
+pub fn generation_writer(value: &str) -> Option<&str> {
+    value.split_once('/').map(|(_, by)| by).filter(|by| !by.is_empty())
+}
+
 /// Whether a key is kube-bind's own, so that it must not be copied from one cluster to the other.
 pub fn is_reserved(key: &str) -> bool {
     is_of(key, ["kube-bind.io", "kubebind.io"])

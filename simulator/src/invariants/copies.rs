@@ -34,6 +34,10 @@ pub(super) fn check<C: Clusters>(
     if sources.was_ended_by_user(relation.consumer, source) {
         return None;
     }
+    // There was evidence when the request was sent, and nothing calls it back when a restore of the consumer overtakes it.
+    if sources.was_taken_back_since(relation.consumer, source, seen.written.sent) {
+        return None;
+    }
     // A clone that holds the contract is its consumer, whose users decide. [`super::holders`] checks that it holds the contract.
     if seen.is_by_clone() && sources.was_ended_on_clone(relation.consumer, source) {
         return None;
@@ -43,6 +47,11 @@ pub(super) fn check<C: Clusters>(
         return None;
     }
     let live = sources.live(relation.consumer, source);
+    // A clone from within one heartbeat that took the contract lacks the claimed sources that came after its backup, and may withdraw their
+    // copies until the first konnector contests it. [`super::holders`] checks that it took the contract.
+    if seen.is_by_clone() && copy.claimed && !sources.was_on_clone(relation.consumer, source) {
+        return None;
+    }
     if copy.claimed && (live.is_none() || !is_still_claimed(seen, relation.consumer, source, sources)) {
         // The source of a claimed object is never written, so a complete list without it is evidence enough: unless the list
         // was that of another cluster.

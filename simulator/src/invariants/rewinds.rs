@@ -19,19 +19,21 @@ const LIST_MILLIS: u64 = 5_000;
 /// What restores did to single objects.
 #[derive(Debug, Default)]
 pub(super) struct Rewinds {
-    /// The resource version of each object that was written.
+    /// The resource version of each object that was written. That of an object which a cluster lost stays, for a restore that brings an
+    /// older state of it back.
     versions: BTreeMap<ObjectId, String>,
     /// Objects that began to end, or ended.
     ended: BTreeSet<ObjectId>,
     rewound: BTreeSet<ObjectId>,
-    revived: BTreeSet<ObjectId>,
+    /// Objects that had ended, and that a restore brought back, with the time of the last write before it.
+    revived: BTreeMap<ObjectId, u64>,
     /// What konnectors of second clusters wrote.
     by_clones: CloneWrites,
     /// Number of writes that were seen.
     count: u64,
     /// The process that holds the Lease of a cluster's konnectors, how often it had been started, and since which write.
     leaders: BTreeMap<Cluster, (ProcessName, u32, u64)>,
-    /// The time of the last write.
+    /// The time of the last write, or a later one that was noted.
     now: u64,
     /// After which write a cluster was restored or lost objects, and when.
     restored: BTreeMap<Cluster, (u64, u64)>,
@@ -104,7 +106,12 @@ impl Rewinds {
         })
     }
 
-    /// The time of the last write, in milliseconds.
+    /// Notes the time, in milliseconds.
+    pub(super) fn pass(&mut self, now: u64) {
+        self.now = self.now.max(now);
+    }
+
+    /// The time of the last write, or a later one that was noted, in milliseconds.
     pub(super) fn now(&self) -> u64 {
         self.now
     }
@@ -126,12 +133,17 @@ impl Rewinds {
             let was_ended = self.ended.contains(id) && !marks::is_deleting(object);
             if was_ended {
                 self.ended.remove(id);
-                self.revived.insert(id.clone());
+                self.revived.insert(id.clone(), self.now);
             }
         }
-        self.versions.retain(|(of, _), _| *of != on);
         let versions = now.into_iter().map(|(id, object)| (id, version(&object)));
         self.versions.extend(versions);
+    }
+
+    /// Whether a restore brought the object of this UID back after a request was sent at a time.
+    pub(super) fn is_revived_since(&self, on: Cluster, uid: &str, sent: u64) -> bool {
+        let revived = self.revived.get(&(on, uid.to_owned()));
+        revived.is_some_and(|revived| sent <= *revived)
     }
 
     /// What happened to the source of this UID.
@@ -169,7 +181,7 @@ impl Rewinds {
 
     fn of(&self, id: &ObjectId, [rewound, revived]: [Circumstance; 2]) -> Vec<Circumstance> {
         let is_rewound = self.rewound.contains(id).then_some(rewound);
-        let is_revived = self.revived.contains(id).then_some(revived);
+        let is_revived = self.revived.contains_key(id).then_some(revived);
         is_rewound.into_iter().chain(is_revived).collect()
     }
 }

@@ -33,6 +33,8 @@ pub(super) enum SourceEnd {
 pub(super) struct Sources {
     live: BTreeMap<(Cluster, String), ObjectKey>,
     ends: BTreeMap<(Cluster, String), SourceEnd>,
+    /// When a restore took back that a user had ended a source.
+    taken_back: BTreeMap<(Cluster, String), u64>,
     /// Namespaces that a user deleted.
     namespaces: BTreeSet<(Cluster, String)>,
 }
@@ -103,11 +105,15 @@ impl Sources {
     }
 
     /// Notes that a cluster went back in time: sources that it has not any more are lost, unless they had ended before.
-    pub(super) fn rewound(&mut self, clusters: &impl Clusters, on: Cluster) {
+    /// `now` is the time of that.
+    pub(super) fn rewound(&mut self, clusters: &impl Clusters, on: Cluster, now: u64) {
         let objects = clusters.objects(on);
         // A deletion that the restore took back is no evidence any more.
         for (_, object) in objects.iter().filter(|(_, object)| !marks::is_deleting(object)) {
-            self.ends.remove(&(on, marks::uid(object).to_owned()));
+            let source = (on, marks::uid(object).to_owned());
+            if self.ends.remove(&source) == Some(SourceEnd::ByUser) {
+                self.taken_back.insert(source, now);
+            }
         }
         let now: BTreeMap<_, _> = objects
             .into_iter()
@@ -132,10 +138,22 @@ impl Sources {
         self.end(consumer, uid) == Some(SourceEnd::ByUser)
     }
 
+    /// Whether a user had ended the source on the consumer, and a restore took that back after a request was sent at a time.
+    pub(super) fn was_taken_back_since(&self, consumer: u8, uid: &str, sent: u64) -> bool {
+        let source = (Cluster::Consumer(consumer), uid.to_owned());
+        self.taken_back.get(&source).is_some_and(|at| sent <= *at)
+    }
+
     /// Whether a user ended the source on the clone of the consumer.
     pub(super) fn was_ended_on_clone(&self, consumer: u8, uid: &str) -> bool {
         let source = (Cluster::Clone(consumer), uid.to_owned());
         self.ends.get(&source) == Some(&SourceEnd::ByUser)
+    }
+
+    /// Whether the clone of the consumer has, or had, the source.
+    pub(super) fn was_on_clone(&self, consumer: u8, uid: &str) -> bool {
+        let source = (Cluster::Clone(consumer), uid.to_owned());
+        self.live.contains_key(&source) || self.ends.contains_key(&source)
     }
 
     /// Whether a user deleted a namespace of this name on the consumer.

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+
 use super::{Account, Clusters, Invariant, Seen, Violation, contracts::Contracts, marks, rewinds::Rewinds};
 use crate::{faults::ProcessName, topology::Cluster, users::Circumstance};
 
@@ -45,6 +47,15 @@ impl Specs {
         if serial >= before.serial {
             return None;
         }
+        let keeps = |had: &Value| {
+            let had_source = marks::copy_on_provider(had).map(|had| had.source);
+            had_source == Some(copy.source) && marks::serial(had) == Some(serial)
+        };
+        if seen.written.change.before.as_deref().is_some_and(keeps) {
+            // A write of marks leaves the state as it was. The write that brought the state was checked.
+            *newest = before;
+            return None;
+        }
         let is_overtaken = sent < before.sent && (seen.written.is_disturbed || writer != before.writer);
         if is_overtaken && seen.written.change.before.is_none() {
             // A creation that arrives late, or a second time, when the copy is gone replaces nothing, and no precondition prevents it.
@@ -58,6 +69,11 @@ impl Specs {
         }
         let provider = seen.provider();
         let consumer = contracts.consumer(seen.clusters, provider?, copy.contract);
+        let is_revived = |consumer| rewinds.is_revived_since(Cluster::Consumer(consumer), copy.source, before.sent);
+        if seen.written.change.before.is_none() && consumer.is_some_and(is_revived) {
+            // A restore brought a source back whose copy had gone. A copy that is gone has no note of a later state.
+            return None;
+        }
         let message = format!("state {serial} of its source replaced state {}", before.serial);
         let mut violation = seen.violation(Invariant::SpecRewound, (consumer, provider), &message);
         if is_overtaken {

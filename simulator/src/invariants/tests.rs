@@ -317,6 +317,26 @@ fn a_deletion_that_a_restore_took_back_is_no_evidence() {
 }
 
 #[test]
+fn a_request_that_a_restore_overtakes_had_its_evidence() {
+    let overtaken = |after: u64| {
+        let mut world = World::new();
+        world.synced();
+        world.user(ON_CONSUMER, &source_key(), deleting(source(3)));
+        let objects = world.objects.get_mut(&ON_CONSUMER).unwrap();
+        objects.insert(source_key(), Arc::new(source(3)));
+        world.invariants.pass(world.now + 500);
+        world.invariants.rewound(&world.objects, ON_CONSUMER);
+        let sent = (world.now + after, true);
+        world.now += 1_000;
+        let (by, process) = (Actor::User(BINDER.to_owned()), Some(konnector(ON_CONSUMER, 1)));
+        world.write_sent(ON_PROVIDER, by, process, &copy_key(), None, sent);
+        world
+    };
+    overtaken(100).check(&[]);
+    overtaken(600).check(&[Invariant::CopyEndedWithoutEvidence]);
+}
+
+#[test]
 fn a_deletion_on_the_clone_is_no_evidence() {
     let mut world = World::new();
     world.synced();
@@ -474,6 +494,9 @@ fn a_creation_that_is_overtaken_replaces_nothing() {
     };
     created_again(false).check(&[Invariant::SpecRewound]);
     let mut world = created_again(true);
+    world.check(&[]);
+    // A write that leaves the state of the copy as it is replaces nothing either.
+    world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(3)));
     world.check(&[]);
     // The newest state is still the one before it.
     world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(5)));
@@ -822,6 +845,25 @@ fn a_clone_makes_a_copy_again_and_rewinds_none() {
 }
 
 #[test]
+fn a_copy_that_had_gone_with_a_source_that_a_restore_brings_back_is_made_from_what_the_backup_has() {
+    let mut world = World::new();
+    world.synced();
+    world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(5)));
+    world.user(ON_CONSUMER, &source_key(), deleting(source(5)));
+    world.product(BINDER, ON_PROVIDER, &copy_key(), None);
+    let objects = world.objects.get_mut(&ON_CONSUMER).unwrap();
+    objects.insert(source_key(), Arc::new(source(3)));
+    world.invariants.rewound(&world.objects, ON_CONSUMER);
+    world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(3)));
+    world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(7)));
+    world.check(&[]);
+    // From then on its newest state counts again, also if the operator deletes it.
+    world.user(ON_PROVIDER, &copy_key(), None);
+    world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(3)));
+    world.check(&[Invariant::SpecRewound]);
+}
+
+#[test]
 fn a_retained_copy_ends_by_the_server_at_its_time() {
     let until = (bindery_api::annotations::RETAINED_UNTIL, "2026-01-04T00:00:00Z");
     let soon = (bindery_api::annotations::RETAINED_UNTIL, "2026-01-01T01:00:00Z");
@@ -920,6 +962,18 @@ fn a_restore_is_told_of_the_objects_that_it_set_back() {
     world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(3)));
     world.user(ON_CONSUMER, &source_key(), Some(with_version(source(5), "2")));
     world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(5)));
+    let objects = world.objects.get_mut(&ON_CONSUMER).unwrap();
+    objects.insert(source_key(), Arc::new(with_version(source(3), "1")));
+    world.invariants.rewound(&world.objects, ON_CONSUMER);
+    world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(3)));
+    let found = world.check(&[Invariant::SpecRewound]);
+    assert!(found.circumstances.contains(&Circumstance::SourceRewound), "{found}");
+    // Also where the cluster had lost the source before.
+    let mut world = World::new();
+    world.user(ON_CONSUMER, &source_key(), Some(with_version(source(5), "2")));
+    world.product(BINDER, ON_PROVIDER, &copy_key(), Some(copy(5)));
+    world.objects.get_mut(&ON_CONSUMER).unwrap().clear();
+    world.invariants.rewound(&world.objects, ON_CONSUMER);
     let objects = world.objects.get_mut(&ON_CONSUMER).unwrap();
     objects.insert(source_key(), Arc::new(with_version(source(3), "1")));
     world.invariants.rewound(&world.objects, ON_CONSUMER);

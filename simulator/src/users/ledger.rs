@@ -110,6 +110,8 @@ pub struct Said {
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     words: BTreeMap<Relation, Vec<Said>>,
+    /// What users said of bindings that others came after. A clone may have such a binding.
+    former: BTreeMap<Relation, Vec<Said>>,
     facts: BTreeMap<Circumstance, BTreeSet<Scope>>,
     began: Duration,
     frozen: BTreeMap<ProcessName, Vec<Span>>,
@@ -160,7 +162,8 @@ impl Ledger {
     /// Notes that the binding of this UID exists. What users said of former ones is over.
     pub fn bound(&mut self, relation: Relation, binding: &str) {
         if let Some(words) = self.words.get_mut(&relation) {
-            words.retain(|said| said.binding == binding);
+            let former = words.extract_if(.., |said| said.binding != binding);
+            self.former.entry(relation).or_default().extend(former);
         }
     }
 
@@ -175,6 +178,17 @@ impl Ledger {
     pub fn allows_end_of_source(&self, relation: Relation, source: &str, binding: Option<&str>) -> bool {
         self.covers(relation, source, binding, |word| {
             !matches!(word, Word::OrphansDeleted | Word::Discarded)
+        })
+    }
+
+    /// Whether a user said that this object of a clone may go, by a word about the binding of this UID, which is ending on the clone.
+    pub fn allows_end_on_clone(&self, relation: Relation, source: &str, binding: &str) -> bool {
+        let former = self.former.get(&relation).into_iter().flatten();
+        let mut words = self.words.get(&relation).into_iter().flatten().chain(former);
+        words.any(|said| {
+            !matches!(said.word, Word::OrphansDeleted | Word::Discarded)
+                && said.binding == binding
+                && said.only.as_ref().is_none_or(|only| only.contains(source))
         })
     }
 
@@ -421,6 +435,11 @@ mod tests {
         assert!(!ledger.allows_end_of_copy(relation, "s", Some("b")));
         ledger.bound(relation, "b");
         assert!(!ledger.allows_end_of_copy(relation, "s", None));
+        assert!(
+            ledger.allows_end_on_clone(relation, "s", "a"),
+            "a backup has the former one"
+        );
+        assert!(!ledger.allows_end_on_clone(relation, "s", "b"));
     }
 
     #[test]

@@ -111,14 +111,22 @@ impl Users {
         !self.pending.is_empty()
     }
 
-    /// Binds, and notes what the user says by it of a binding that ends already. Returns whether the bind succeeded.
+    /// Binds, and notes what the user says by it of a binding or a CRD that ends already. Returns whether the bind succeeded.
     fn bind(&mut self, world: &mut World, wanted: &WantedBind) -> bool {
         if !bind::bind(world, wanted) {
             return false;
         }
-        let ends = binding(world, wanted.relation).is_some_and(|binding| marks::is_deleting(&binding));
-        if ends && wanted.policy == DeletionPolicy::Delete {
-            self.note_end(world, wanted.relation, None);
+        if wanted.policy != DeletionPolicy::Delete {
+            return true;
+        }
+        let relation = wanted.relation;
+        let ends = |object: Option<Value>| object.is_some_and(|object| marks::is_deleting(&object));
+        if ends(binding(world, relation)) {
+            self.note_end(world, relation, None);
+        } else if ends(definition(world, relation)) {
+            // The konnector has not let the objects go yet, and what the binding says by then is about them too.
+            let only = sources(world, relation);
+            self.note_end(world, relation, Some(&only));
         }
         true
     }
@@ -677,6 +685,12 @@ fn resource(object: ObjectName, group: &str) -> Resource<'_> {
 fn binding(world: &mut World, relation: Relation) -> Option<Value> {
     let hands = Hands::on(world, Cluster::Consumer(relation.consumer))?;
     hands.get(BINDINGS, "", &offer_name(relation.provider))
+}
+
+/// The CRD of a relation on its consumer.
+fn definition(world: &mut World, relation: Relation) -> Option<Value> {
+    let hands = Hands::on(world, Cluster::Consumer(relation.consumer))?;
+    hands.get(DEFINITIONS, "", &definition_name(relation.provider))
 }
 
 /// Sets an annotation of the binding of a relation.

@@ -401,6 +401,7 @@ impl World {
             source_uid: Arc::clone(&source.meta.uid),
             version: Version(self.version),
             last,
+            generation: None,
         };
         let planned = self.planned();
         self.index.learn(&Self::key(), learned, &planned);
@@ -500,6 +501,7 @@ fn an_update_names_the_version_that_was_shown_or_answered_last() {
             fingerprint: projection::fingerprint(&parse(world.consumer.as_ref().unwrap())),
             corrected: false,
         },
+        generation: None,
     };
     let planned = world.planned();
     world.index.learn(&World::key(), learned, &planned);
@@ -511,6 +513,19 @@ fn an_update_names_the_version_that_was_shown_or_answered_last() {
     assert!(matches!(world.plan(MODE).ops[..], [Op::ReadProvider]));
     world.show_provider();
     assert_eq!(version(&mut world), Some(world.copy_version()));
+}
+
+#[test]
+fn an_object_is_read_before_its_finalizer_is_written_after_the_consumer_went_back_in_time() {
+    let mut world = World::new();
+    world.create_consumer(1);
+    world.index.consumer_rewound();
+    assert_eq!(world.settle(MODE).0, ["create", "hold"]);
+    world.delete_consumer();
+    world.delete_provider();
+    world.index.consumer_rewound();
+    assert!(matches!(world.plan(MODE).ops[..], [Op::ReadConsumer]));
+    assert_eq!(world.settle(MODE).0, ["release"]);
 }
 
 #[test]
