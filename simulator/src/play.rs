@@ -30,12 +30,15 @@ const CONVERGED_MAX: Duration = Duration::from_mins(15);
 const FIRST_LOOK: Duration = Duration::from_secs(6);
 /// The longest pause between two looks.
 const LOOK_EVERY: Duration = Duration::from_mins(1);
-/// After everything has converged, writes may go on for this long.
-const GRACE: Duration = Duration::from_secs(40);
+/// After everything has converged, writes may go on for this long: longer than a minute, after which a konnector that found that it does
+/// not hold a contract asks again, and a server looks for retained copies.
+const GRACE: Duration = Duration::from_secs(70);
 /// For this long nothing may be written at rest.
 const REST: Duration = Duration::from_secs(40);
 /// How often a server may set the conditions of a ClusterBinding while everything rests: once for a heartbeat of the konnector.
 const ANSWERS_MAX: u32 = 2;
+/// Processes that only ask write at most this often what they found out.
+const LITTLE: u32 = 5;
 /// A world that needs more steps does not come to rest, unless processes only ask again and again. Of the seeds that come to rest,
 /// nearly all need less than a third.
 const STEPS_MAX: u64 = 8_000;
@@ -86,6 +89,8 @@ struct WriteChecker {
     steps_max: u64,
     /// The last write that may not come at rest.
     unrest: Option<WorldChange>,
+    /// Since when such writes have come without a rest between them, and how many.
+    burst: (Duration, u32),
     /// How often a ClusterBinding was written because of heartbeats, since the world is to be at rest.
     answers: BTreeMap<(Cluster, ObjectKey), u32>,
     /// How often each synced object was written since the last event of the history; `None` before that.
@@ -126,6 +131,7 @@ impl Player {
             steps: 0,
             steps_max: steps_max.unwrap_or(STEPS_MAX),
             unrest: None,
+            burst: (Duration::ZERO, 0),
             answers: BTreeMap::new(),
             writes: None,
             is_endless: false,
@@ -279,11 +285,12 @@ impl Player {
             if !self.converge(until) || !self.until_asked(self.world.elapsed() + GRACE) {
                 return;
             }
-            // A konnector that waits for its Lease has looked at nothing yet, and what its bindings say is from before.
-            let may_ask = self.world.elapsed() <= until && !self.differences().is_empty();
-            if !may_ask || !self.consent() {
+            // A konnector that waited for its Lease had looked at nothing yet, and what its bindings said was from before: it may ask now, or
+            // a server has not yet said of what it retained until when.
+            if self.world.elapsed() > until || self.differences().is_empty() {
                 break;
             }
+            self.consent();
         }
         {
             let mut checker = self.checker();
@@ -445,7 +452,7 @@ impl WriteChecker {
     /// Lets a world that took too many steps take more, if processes only ask again and again in it. Returns whether it may.
     fn may_go_on(&mut self, now: Duration) -> bool {
         let last = self.unrest.as_ref().map(|unrest| unrest.at);
-        let may_go_on = !self.is_endless && only_asks(self.steps_max, last, now);
+        let may_go_on = !self.is_endless && only_asks(self.steps_max, last, self.burst, now);
         if may_go_on {
             self.steps_max = ASKING_STEPS_MAX;
         }
@@ -458,6 +465,10 @@ impl WriteChecker {
             let written = self.written(&change);
             self.invariants.written(ledger, world, &written);
             if self.is_unrest(change.cluster, &change.change) {
+                let last = self.unrest.as_ref().map(|unrest| unrest.at);
+                let follows = last.is_some_and(|last| change.at.saturating_sub(last) <= REST);
+                let (began, writes) = self.burst;
+                self.burst = if follows { (began, writes + 1) } else { (change.at, 1) };
                 self.unrest = Some(change);
             }
         }
@@ -530,11 +541,14 @@ impl WriteChecker {
     }
 }
 
-/// Whether nothing was written for as long as a rest lasts. `last` is when something was written last that may not come at rest. A world
-/// that may take other than the usual count of steps does not go on: it has gone on before, or the command line limits it.
-fn only_asks(steps_max: u64, last: Option<Duration>, now: Duration) -> bool {
+/// Whether nothing was written for as long as a rest lasts, or little after such a rest. `last` is when something was written last that may
+/// not come at rest, and `burst` since when such writes have come without a rest, and how many. A world that may take other than the usual
+/// count of steps does not go on: it has gone on before, or the command line limits it.
+fn only_asks(steps_max: u64, last: Option<Duration>, burst: (Duration, u32), now: Duration) -> bool {
+    let (began, writes) = burst;
     let is_quiet = last.is_none_or(|last| now.saturating_sub(last) > REST);
-    steps_max == STEPS_MAX && is_quiet
+    let is_little = now.saturating_sub(began) <= REST && writes <= LITTLE;
+    steps_max == STEPS_MAX && (is_quiet || is_little)
 }
 
 fn millis(time: Duration) -> u64 {
@@ -564,13 +578,19 @@ mod tests {
     fn a_world_goes_on_once_if_processes_only_ask() {
         let last = Duration::from_secs(100);
         let late = last + REST + Duration::from_secs(1);
-        assert!(only_asks(STEPS_MAX, Some(last), late));
+        let many = (Duration::ZERO, LITTLE + 1);
+        assert!(only_asks(STEPS_MAX, Some(last), many, late));
         assert!(
-            only_asks(STEPS_MAX, None, last),
+            only_asks(STEPS_MAX, None, many, last),
             "nothing was written since it is to be at rest"
         );
-        assert!(!only_asks(STEPS_MAX, Some(last), last + REST), "writes may go on");
-        assert!(!only_asks(ASKING_STEPS_MAX, Some(last), late), "it went on once");
-        assert!(!only_asks(500, Some(last), late), "the command line limits it");
+        assert!(!only_asks(STEPS_MAX, Some(last), many, last + REST), "writes may go on");
+        assert!(
+            only_asks(STEPS_MAX, Some(last), (last, 1), last + REST),
+            "it rested before"
+        );
+        assert!(!only_asks(STEPS_MAX, Some(last), (last, LITTLE + 1), last + REST));
+        assert!(!only_asks(ASKING_STEPS_MAX, Some(last), many, late), "it went on once");
+        assert!(!only_asks(500, Some(last), many, late), "the command line limits it");
     }
 }

@@ -123,6 +123,11 @@ pub fn plan(seen: &ObservedBinding) -> UnbindPlan {
         }
     }
     if gives_up(seen) {
+        if lists_claims(seen) {
+            // A plan that still finds them listed withdraws them again, which only the holder of the contract can do.
+            "noting that all copies of claimed objects are withdrawn".clone_into(&mut plan.message);
+            return plan;
+        }
         plan.ops.push(BindingOp::EndHolding);
         "giving the contract up".clone_into(&mut plan.message);
         return plan;
@@ -254,15 +259,16 @@ fn path(seen: &ObservedBinding) -> UnbindPath {
     }
 }
 
+/// Whether the status lists claims, of which copies may be left.
+fn lists_claims(seen: &ObservedBinding) -> bool {
+    let status = seen.binding.status.as_ref();
+    status.is_some_and(|status| !status.permission_claims.is_empty())
+}
+
 /// Withdraws the claims after the objects that need their copies are gone. Returns whether something is left to do.
 fn claims(seen: &ObservedBinding, plan: &mut UnbindPlan) -> bool {
-    let has_claims = seen
-        .binding
-        .status
-        .as_ref()
-        .is_some_and(|status| !status.permission_claims.is_empty());
     let withdrawal = match path(seen) {
-        _ if !has_claims => None,
+        _ if !lists_claims(seen) => None,
         UnbindPath::Drain { session } => claims::withdraw(seen, Withdrawer::Session(session)),
         UnbindPath::Release => claims::withdraw(seen, Withdrawer::Cleanup),
         UnbindPath::Wait { message, stuck } => {

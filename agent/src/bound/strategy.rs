@@ -95,7 +95,13 @@ impl Bound {
         let Some((consumer, provider)) = pair.consumer.as_ref().zip(pair.provider.as_ref()) else {
             return false;
         };
-        let is_its_own = matches!(&provider.owner, Owner::Ours { source_uid } if *source_uid == consumer.uid);
+        // A copy that was released may become that of its source again.
+        let source = match &provider.owner {
+            Owner::Ours { source_uid } => Some(source_uid),
+            Owner::Released(copy) => copy.source_uid.as_ref(),
+            _ => None,
+        };
+        let is_its_own = source == Some(&consumer.uid);
         // Most copies were written from the present state, which costs no look at the holder.
         is_its_own
             && provider.generation.is_some()

@@ -80,14 +80,16 @@ impl Claimed {
 
     fn mode(&self, key: &ObjectKey, pair: &Pair, place: &Place) -> Mode {
         let namespace = self.consumer_namespaces.get("", &key.namespace);
+        let namespace_is_gone = namespace.is_none() && self.consumer_namespaces.is_synced();
         Mode {
-            namespace_is_gone: namespace.is_none() && self.consumer_namespaces.is_synced(),
+            namespace_is_gone,
             withdrawn: self.rules.is_withdrawn(),
             relink: self.rules.relinks(),
             order: self.order(pair),
             room: Both {
                 consumer: !place.closing && namespace.is_some_and(|it| it.metadata.deletion_timestamp.is_none()),
-                provider: !place.closing,
+                // Of a namespace that was finalized by force, the provider namespace is given back, and its end would wait for the copy.
+                provider: !place.closing && !namespace_is_gone,
             },
         }
     }

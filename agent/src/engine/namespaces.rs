@@ -1,6 +1,7 @@
 //! Manages the provider namespaces of an engine: requests them, uses them once they are assigned, and gives them up.
 
 use std::{
+    collections::HashMap,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -12,6 +13,7 @@ use bindery_runtime::{
     queue::Priority,
     watch::{self, Source},
 };
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
@@ -22,6 +24,48 @@ use crate::{
 
 /// A provider namespace that is not needed any more and holds copies is looked at again after this time. That sends no request.
 const HELD_RETRY: Duration = Duration::from_secs(5);
+/// Pauses between requests for the provider namespace of the same consumer namespace. Where its export is gone, and the konnector has not
+/// seen that yet, each request ends as soon as it is made.
+const REQUEST_PAUSE: Backoff = Backoff::OBJECT;
+
+/// The provider namespaces that were requested, by name of the APIServiceNamespace.
+#[derive(Debug, Default)]
+struct Requested(HashMap<Arc<str>, LastRequest>);
+
+/// The last of requests for one provider namespace.
+#[derive(Clone, Copy, Debug)]
+struct LastRequest {
+    /// When the next one may be sent.
+    next: Instant,
+    /// How many came shortly before it.
+    before: u32,
+}
+
+// === impl Requested ===
+
+impl Requested {
+    /// How long the next request has to wait; `None` if it may be sent now.
+    fn pause(&self, name: &str) -> Option<Duration> {
+        let pause = self.0.get(name)?.next.saturating_duration_since(Instant::now());
+        (!pause.is_zero()).then_some(pause)
+    }
+
+    /// Notes a request that was sent now.
+    fn note(&mut self, name: &Arc<str>) {
+        let now = Instant::now();
+        let shortly = self.0.get(name).filter(|last| now < last.next + REQUEST_PAUSE.max);
+        let before = shortly.map_or(0, |last| last.before.saturating_add(1));
+        let next = now + REQUEST_PAUSE.delay(before);
+        self.0.insert(Arc::clone(name), LastRequest { next, before });
+    }
+
+    /// Forgets a provider namespace that is not needed.
+    fn forget(&mut self, name: &str) {
+        self.0.remove(name);
+    }
+}
+
+// === impl Shared ===
 
 impl<F: SyncStrategy> Shared<F> {
     /// Reconciles queued APIServiceNamespaces, one at a time.
@@ -32,13 +76,14 @@ impl<F: SyncStrategy> Shared<F> {
         }
         self.around.consumer_namespaces.synced().await;
         let mut paused = self.paused.subscribe();
+        let mut requested = Requested::default();
         self.places_settled();
         while let Some(work) = self.place_queue.next().await {
             // Waiting cannot fail: the sender lives as long as this task.
             let _ = paused.wait_for(|paused| !paused).await;
             self.around.holding.proven().await;
             let namespace = Arc::clone(work.key());
-            match self.keep_place(&namespace).await {
+            match self.keep_place(&namespace, &mut requested).await {
                 Ok(None) => drop(work),
                 Ok(Some(pause)) => work.again_after(pause),
                 // Another engine wrote it first, and the cache will show what it wrote.
@@ -78,7 +123,11 @@ impl<F: SyncStrategy> Shared<F> {
     }
 
     /// Requests, uses or gives up a provider namespace. Returns after which time it has to be looked at again, if nothing tells when.
-    async fn keep_place(self: &Arc<Self>, name: &Arc<str>) -> Result<Option<Duration>, kube::Error> {
+    async fn keep_place(
+        self: &Arc<Self>,
+        name: &Arc<str>,
+        requested: &mut Requested,
+    ) -> Result<Option<Duration>, kube::Error> {
         let Some(consumer_namespace) = self.frame.placement.requested_by(name) else {
             return Ok(None);
         };
@@ -106,12 +155,22 @@ impl<F: SyncStrategy> Shared<F> {
             request: request.as_deref(),
             exports: &self.strategy.exports(),
         };
+        if !seen.wanted {
+            requested.forget(name);
+        }
         match mapped::plan(&seen) {
             Some(PlaceOp::GiveBack { .. })
                 if self.withholds_deletions() || !self.index.lock().is_known_empty(&consumer_namespace) => {}
             // Its end would wait for the copies, and until then no copy could be created there.
             Some(PlaceOp::GiveBack { .. }) if self.around.tally.may_hold_copies(&consumer_namespace) => {
                 return Ok(Some(HELD_RETRY));
+            }
+            Some(op @ PlaceOp::Request { .. }) => {
+                if let Some(pause) = requested.pause(name) {
+                    return Ok(Some(pause));
+                }
+                self.writer.place(name, op).await?;
+                requested.note(name);
             }
             Some(op) => self.writer.place(name, op).await?,
             None => {}

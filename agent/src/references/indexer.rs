@@ -76,8 +76,9 @@ impl ReferenceIndexer {
         self.read(&key, object);
     }
 
-    /// Keeps the references of an object whose copy is retained after the object was deleted, until [`Self::unretain`]. If only the
-    /// copy is known, the references are read from it.
+    /// Keeps the references of an object whose copy is retained after the object was deleted, until [`Self::unretain`]: those of the
+    /// object until the copy is shown, and then those of the copy, which was not written for the last changes of an object that was deleted
+    /// right after them.
     pub(crate) fn retain(&self, key: &ObjectKey, copy: Option<&Object>) {
         let mut state = self.references.state.lock();
         let Some(referrers) = self.referrers(&mut state) else {
@@ -88,9 +89,8 @@ impl ReferenceIndexer {
             // Rules that come later read it again.
             kept.copy = Some(Arc::new(copy.clone()));
         }
-        let is_known = referrers.objects.contains_key(key);
         drop(state);
-        if let Some(copy) = copy.filter(|_| !is_known) {
+        if let Some(copy) = copy {
             self.read(key, copy);
         }
     }

@@ -123,6 +123,21 @@ fn what_a_retained_object_refers_to_stays() {
 }
 
 #[test]
+fn what_the_copy_of_a_retained_object_refers_to_counts() {
+    let (references, indexer, _) = set_up();
+    let wyatt = key("west", "wyatt");
+    let counts = |name: &str| references.referenced(&secrets(), &key("west", name)) == Referenced::Yes;
+    // The object was changed and deleted while no konnector ran.
+    indexer.seen(&sheriff("west", "wyatt", &["badge"]));
+    indexer.retain(&wyatt, None);
+    assert!(counts("badge"));
+    indexer.retain(&wyatt, Some(&sheriff("kube-bind-x-west", "wyatt", &["colt"])));
+    assert!(counts("colt") && !counts("badge"));
+    indexer.gone(&wyatt);
+    assert!(counts("colt") && !counts("badge"));
+}
+
+#[test]
 fn what_an_object_refers_to_counts_once_no_retained_copy_blocks_its_name() {
     let (references, indexer, _) = set_up();
     let wyatt = key("west", "wyatt");

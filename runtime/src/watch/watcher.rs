@@ -26,6 +26,10 @@ const WATCH_SECONDS: u64 = 240;
 /// A watch without an event or bookmark for this long, which is longer than it was asked to last, counts as dead.
 const SILENCE_MAX: Duration = Duration::from_secs(330);
 
+/// After a list that took longer, from its request to its end, the API server is asked whether it knows the version still: it may
+/// have been restored from a backup since it answered, as while this process stood still.
+const QUICK_LIST: Duration = Duration::from_secs(5);
+
 /// A watch that ends in good order this long before its time was ended for a reason. The one that matters: its CRD got
 /// another schema. What such a watch showed last was pruned by the old schema, so fields may be missing that no later event
 /// would bring, but that a list does.
@@ -39,8 +43,8 @@ const LASTED: Duration = Duration::from_mins(1);
 pub(super) enum State {
     /// No resource version is known to go on from: list everything.
     Listing,
-    /// The API server could not be reached since it showed this version: ask whether it knows the version before watching.
-    /// One that was restored from a backup would stay silent until it gets there, and never show what it has now.
+    /// The API server could not be reached since it showed this version, or showed it some time ago: ask whether it knows the version
+    /// before watching. One that was restored from a backup would stay silent until it gets there, and never show what it has now.
     Checking(String),
     /// Send a watch request from this version.
     Starting(String),
@@ -127,13 +131,20 @@ where
     /// to be delayed. Never fails: failures go to the handler and decide about the next state.
     pub(super) async fn step(&mut self, state: State) -> State {
         match state {
-            State::Listing => match self.list().await {
-                Ok(version) => {
-                    self.failures = 0;
-                    State::Starting(version)
+            State::Listing => {
+                let begun = Instant::now();
+                match self.list().await {
+                    Ok(version) => {
+                        self.failures = 0;
+                        if begun.elapsed() > QUICK_LIST {
+                            State::Checking(version)
+                        } else {
+                            State::Starting(version)
+                        }
+                    }
+                    Err(error) => self.failed(error, State::Listing).await,
                 }
-                Err(error) => self.failed(error, State::Listing).await,
-            },
+            }
             State::Checking(version) => match self.is_ahead(&version).await {
                 Ok(false) => State::Starting(version),
                 Ok(true) => {

@@ -3,13 +3,16 @@
 
 use std::sync::Arc;
 
-use bindery_api::v1alpha2::{APIServiceExportRequest, APIServiceNamespace, Phase};
+use bindery_api::{
+    labels,
+    v1alpha2::{APIServiceExportRequest, APIServiceNamespace, Phase},
+};
 use bindery_runtime::{
     cache::{Cache, ObjectKey},
     queue::Queue,
 };
 use jiff::Timestamp;
-use kube::Resource;
+use kube::{Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 
 use super::{Context, Next, Reconcile, Running, template::assess};
@@ -41,7 +44,11 @@ pub(super) fn start(context: &Context, running: &mut Running) {
     wake(running, &caches.aggregated_role, requests, &queue);
     let requests = requests.clone();
     running.watch(&caches.service_namespaces, &queue, move |change| {
-        let place = |mapped: &Arc<APIServiceNamespace>| mapped.status.clone();
+        // A plan that labels a namespace, which a konnector may have mapped before, goes on when the label is seen.
+        let place = |mapped: &Arc<APIServiceNamespace>| {
+            let owner = mapped.labels().get(labels::OWNER).cloned();
+            (mapped.status.clone(), owner)
+        };
         if change.old.is_some() && change.old.map(place) == change.new.map(place) {
             return Vec::new();
         }

@@ -24,8 +24,9 @@ use crate::{
     writes::{self, WriteError},
 };
 
-/// Releases a contract's objects by an annotation: they stay on the provider, without their source.
-pub async fn release(state: &State, contract: &str, leftovers: &Leftovers) -> Result<(), WriteError> {
+/// Releases a contract's objects by an annotation: they stay on the provider, without their source. `at` is when that began: the
+/// annotation tells whether an export was made later, so that the clock of the API server should have said it.
+pub async fn release(state: &State, contract: &str, leftovers: &Leftovers, at: Timestamp) -> Result<(), WriteError> {
     let unreleased = leftovers.objects.iter().filter(|object| !object.released);
     let mut releases = Vec::new();
     for object in unreleased {
@@ -34,6 +35,7 @@ pub async fn release(state: &State, contract: &str, leftovers: &Leftovers) -> Re
                 served.api(state, &object.namespace),
                 contract,
                 object.clone(),
+                at,
             ));
         }
     }
@@ -50,11 +52,16 @@ pub async fn release(state: &State, contract: &str, leftovers: &Leftovers) -> Re
 
 /// Annotates the object as it was seen; returns whether this call released it. Several contracts may write one object, so that after a
 /// conflict it is read again: it may belong to another contract by now.
-async fn release_one(api: Api<DynamicObject>, contract: &str, mut object: SyncedObject) -> Result<bool, WriteError> {
+async fn release_one(
+    api: Api<DynamicObject>,
+    contract: &str,
+    mut object: SyncedObject,
+    at: Timestamp,
+) -> Result<bool, WriteError> {
     const LOOKS: u32 = 5;
     let mut looks = 0;
     loop {
-        let patch = Patch::Merge(release_patch(&object, contract));
+        let patch = Patch::Merge(release_patch(&object, contract, at));
         let error = match api.patch_metadata(&object.name, &params(), &patch).await {
             Ok(_) => return Ok(true),
             Err(error) if errors::is_not_found(&error) => return Ok(false),
@@ -76,8 +83,8 @@ async fn release_one(api: Api<DynamicObject>, contract: &str, mut object: Synced
 }
 
 /// The patch that releases an object as it was seen.
-fn release_patch(object: &SyncedObject, contract: &str) -> Value {
-    let value = annotations::released(Timestamp::now(), contract);
+fn release_patch(object: &SyncedObject, contract: &str, at: Timestamp) -> Value {
+    let value = annotations::released(at, contract);
     json!({ "metadata": {
         "uid": object.uid,
         "resourceVersion": object.version,
@@ -153,7 +160,7 @@ mod tests {
             "kube-bind-a",
         );
         assert_eq!(object.released, expect, "{value:?}");
-        let patch = release_patch(&object, "kube-bind-a");
+        let patch = release_patch(&object, "kube-bind-a", Timestamp::UNIX_EPOCH);
         assert_eq!(patch["metadata"]["uid"], "u1");
         assert_eq!(patch["metadata"]["resourceVersion"], "7");
         let value = patch["metadata"]["annotations"][annotations::RELEASED]

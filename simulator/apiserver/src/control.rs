@@ -90,6 +90,19 @@ impl Control {
             }
         }
         self.enqueue_around(store, endpoints, &write.key, before, after);
+        if before.is_none() && write.key.group.is_empty() && write.key.resource == "namespaces" {
+            self.enqueue_within(store, endpoints, &write.key.name);
+        }
+    }
+
+    /// Decides anew about the objects of a namespace that was made: those that a namespace of this name left can be written again.
+    fn enqueue_within(&mut self, store: &Store, endpoints: &Endpoints, namespace: &str) {
+        let keys = store.iter().map(|(key, _)| key);
+        let left: Vec<ObjectKey> = keys.filter(|key| key.namespace == namespace).cloned().collect();
+        for key in &left {
+            self.enqueue_garbage(store, endpoints, key);
+            self.enqueue_owner(store, endpoints, key);
+        }
     }
 
     /// Decides anew about all chores that are named after an object.

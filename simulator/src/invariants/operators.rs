@@ -2,6 +2,8 @@
 
 use bindery_api::labels;
 use bindery_simulator_apiserver::ObjectKey;
+use jiff::SignedDuration;
+use serde_json::Value;
 
 use super::{
     Account, Clusters, Invariant, Seen, Violation, contracts::Contracts, finalizers, marks, relation, rewinds::Rewinds,
@@ -14,6 +16,9 @@ use crate::{
 
 /// The label of objects that operators of a history put beside copies.
 pub const BESIDE: &str = "example.dev/operators-own";
+
+/// A server deletes a provider namespace within this time after it has begun to look at what is in it. API servers tell times in seconds.
+const LOOK: SignedDuration = SignedDuration::from_secs(2);
 
 /// Checks a write on a provider.
 pub(super) fn check<C: Clusters>(
@@ -38,6 +43,10 @@ pub(super) fn check<C: Clusters>(
     let place = &change.key.namespace;
     let namespace = ObjectKey::new("", "namespaces", "", place);
     let namespace = seen.clusters.object(on, &namespace);
+    let is_late = |namespace: &Value| came_late(object, namespace);
+    if namespace.as_deref().is_some_and(is_late) {
+        return None;
+    }
     let contract = namespace
         .as_deref()
         .and_then(|object| marks::label(object, labels::CONTRACT));
@@ -54,6 +63,17 @@ pub(super) fn check<C: Clusters>(
         violation.circumstances.insert(Circumstance::ObjectsBeside);
     }
     Some(violation)
+}
+
+/// Whether an object came when the server had looked already at what is in its namespace. No request deletes a namespace on condition that
+/// nothing came into it.
+fn came_late(object: &Value, namespace: &Value) -> bool {
+    let (came, ended) = (
+        marks::time(object, "creationTimestamp"),
+        marks::time(namespace, "deletionTimestamp"),
+    );
+    came.zip(ended)
+        .is_some_and(|(came, ended)| ended.duration_since(came) <= LOOK)
 }
 
 /// Whether the product gives the provider namespace of a consumer's namespace back: the use of the API ends, a user deleted the

@@ -16,8 +16,9 @@ pub fn is_of_rest(change: &Change) -> bool {
         || (reports.iter().any(|resource| is("kube-bind.io", resource)) && is_heartbeat(change))
 }
 
-/// Whether a write changes nothing but conditions of a ClusterBinding, which the server sets by the heartbeats that it sees. It may
-/// follow a heartbeat, and is of rest if it is rare.
+/// Whether a write changes nothing but conditions of a ClusterBinding, which the server sets by the heartbeats that it sees, or of a
+/// binding or bundle that waits for the user since another konnector holds the contract, whose steps say in time why. It may follow a
+/// heartbeat, and is of rest if it is rare.
 pub fn is_answer_to_heartbeat(change: &Change) -> bool {
     let (Some(before), Some(after)) = (&change.before, &change.after) else {
         return false;
@@ -29,9 +30,22 @@ pub fn is_answer_to_heartbeat(change: &Change) -> bool {
         }
         object
     };
-    change.key.group == "kube-bind.io"
-        && change.key.resource == "clusterbindings"
-        && without_conditions(before) == without_conditions(after)
+    let is_told = match change.key.resource.as_str() {
+        "clusterbindings" => true,
+        "apiservicebindings" | "apiservicebindingbundles" => waits_for_holder(before) && waits_for_holder(after),
+        _ => false,
+    };
+    change.key.group == "kube-bind.io" && is_told && without_conditions(before) == without_conditions(after)
+}
+
+/// Whether a binding or bundle says that another konnector may hold its contract.
+fn waits_for_holder(object: &Value) -> bool {
+    let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+    let mut held = conditions
+        .into_iter()
+        .flatten()
+        .filter(|condition| condition["type"] == HELD);
+    held.any(|condition| condition["status"] == "False" && condition["severity"] == "Error")
 }
 
 /// Whether a write changes nothing but what a heartbeat tells: that the konnector lives, reaches the provider, and how far it is.

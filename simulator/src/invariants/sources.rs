@@ -1,8 +1,12 @@
 //! How sources on consumers ended: by a user, by the product, with something else, or without a write.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use bindery_simulator_apiserver::ObjectKey;
+use serde_json::Value;
 
 use super::{Account, Clusters, Seen, marks};
 use crate::{
@@ -89,8 +93,7 @@ impl Sources {
                     "",
                     &format!("{}.{}", key.resource, key.group),
                 );
-                let deleted =
-                    |object: Option<_>| object.is_none_or(|object: std::sync::Arc<_>| marks::is_deleting(&object));
+                let deleted = |object: Option<_>| object.is_none_or(|object: Arc<_>| marks::is_deleting(&object));
                 let namespace = ObjectKey::new("", "namespaces", "", &key.namespace);
                 let with_namespace = !key.namespace.is_empty() && deleted(seen.clusters.object(on, &namespace));
                 if with_namespace && self.namespaces.contains(&(on, key.namespace.clone())) {
@@ -108,6 +111,9 @@ impl Sources {
     /// `now` is the time of that.
     pub(super) fn rewound(&mut self, clusters: &impl Clusters, on: Cluster, now: u64) {
         let objects = clusters.objects(on);
+        if let Cluster::Clone(consumer) = on {
+            self.inherit(&objects, consumer);
+        }
         // A deletion that the restore took back is no evidence any more.
         for (_, object) in objects.iter().filter(|(_, object)| !marks::is_deleting(object)) {
             let source = (on, marks::uid(object).to_owned());
@@ -131,6 +137,21 @@ impl Sources {
             self.ends.entry(key).or_insert(SourceEnd::Lost);
         }
         self.live.extend(now);
+    }
+
+    /// Notes what users of a consumer had deleted when the backup was taken of which its clone has these objects: on the clone it goes on
+    /// ending.
+    fn inherit(&mut self, objects: &[(ObjectKey, Arc<Value>)], consumer: u8) {
+        let clone = Cluster::Clone(consumer);
+        for (key, object) in objects.iter().filter(|(_, object)| marks::is_deleting(object)) {
+            let uid = marks::uid(object);
+            if self.was_ended_by_user(consumer, uid) {
+                self.ends.insert((clone, uid.to_owned()), SourceEnd::ByUser);
+            }
+            if key.resource == "namespaces" && self.has_user_deleted_namespace(consumer, &key.name) {
+                self.namespaces.insert((clone, key.name.clone()));
+            }
+        }
     }
 
     /// Whether a user ended the source on the consumer. A deletion on its clone says nothing about the source on the consumer.

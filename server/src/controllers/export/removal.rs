@@ -8,6 +8,7 @@ use bindery_api::{
 };
 use bindery_runtime::cache::Cache;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use jiff::Timestamp;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use kube::{Api, Client, ResourceExt as _};
 
@@ -36,12 +37,25 @@ impl Exports {
         else {
             return Ok(Next::Change);
         };
+        // The cache may not show yet that the cluster was restored, and that the export stays.
+        if take_all && !self.is_ending(export).await? {
+            return Ok(Next::Change);
+        }
         if take_all && let Err(error) = self.take_all(export).await {
             self.explain(export, &error).await?;
             return Err(error);
         }
         remove_finalizer.apply(&self.context.state.clients.write).await?;
         Ok(Next::Change)
+    }
+
+    /// Whether the API server shows, too, that this export is being deleted.
+    async fn is_ending(&self, export: &APIServiceExport) -> Result<bool, WriteError> {
+        let client = self.context.state.clients.write.clone();
+        let contract = export.namespace().unwrap_or_default();
+        let exports = Api::<APIServiceExport>::namespaced(client, &contract);
+        let found = exports.get_metadata_opt(&export.name_any()).await?;
+        Ok(found.is_some_and(|found| found.uid() == export.uid() && found.metadata.deletion_timestamp.is_some()))
     }
 
     /// Removes the export's rights, releases its objects, and deletes all that was made for it, in this order.
@@ -51,7 +65,10 @@ impl Exports {
         self.take_rights(&contract, &export.name_any()).await?;
         // After the rights: the consumer could still create objects before, which would be missed.
         let leftovers = leftovers::of_export(state, export).await?;
-        leftovers::release(state, &contract, &leftovers).await?;
+        // By the clock of the API server, as the creation of an export that comes later.
+        let deleted = export.metadata.deletion_timestamp.as_ref();
+        let at = deleted.map_or_else(Timestamp::now, |deleted| deleted.0);
+        leftovers::release(state, &contract, &leftovers, at).await?;
         leftovers::withdraw(state, export).await?;
         self.take_rest(export).await
     }

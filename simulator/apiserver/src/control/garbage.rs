@@ -162,16 +162,18 @@ fn call(now: Timestamp, endpoint: &Endpoint, key: &ObjectKey) -> Call {
     Call::of_controller(NAME, now, endpoint, &key.namespace, &key.name)
 }
 
-/// Writes a changed object. A refusal leaves the chore for later.
-fn write(server: &mut ApiServer, now: Timestamp, key: &ObjectKey, change: impl FnOnce(&mut Value)) {
+/// Writes a changed object for a chore. A refusal, such as in a namespace that is gone, ends the chore, which is decided about anew when
+/// the object is written or its namespace is made.
+fn write(server: &mut ApiServer, now: Timestamp, chore: Chore, key: &ObjectKey, change: impl FnOnce(&mut Value)) {
     let Some((endpoint, stored)) = find(server, key) else {
+        server.control.set(chore, false);
         return;
     };
     let mut object = Value::clone(&crate::present::value(&stored, &endpoint));
     change(&mut object);
     let call = call(now, &endpoint, key);
     if server.replace(&call, &endpoint, &stored, object, false, true).is_err() {
-        server.control.enqueue_garbage(&server.store, &server.endpoints, key);
+        server.control.set(chore, false);
     }
 }
 
@@ -192,7 +194,10 @@ pub(super) fn collect(server: &mut ApiServer, now: Timestamp, key: &ObjectKey) {
         Verdict::Keep => {
             server.control.enqueue_garbage(&server.store, &server.endpoints, key);
         }
-        Verdict::Unlink(uids) => write(server, now, key, |object| without_owners(object, &uids)),
+        Verdict::Unlink(uids) => {
+            let chore = Chore::CollectGarbage(key.clone());
+            write(server, now, chore, key, |object| without_owners(object, &uids));
+        }
         Verdict::Delete(policy) => {
             let Some((endpoint, stored)) = find(server, key) else {
                 server.control.enqueue_garbage(&server.store, &server.endpoints, key);
@@ -221,9 +226,10 @@ pub(super) fn orphan(server: &mut ApiServer, now: Timestamp, owner: &ObjectKey) 
         return;
     };
     let next = server.control.dependents_of(&uid).next().cloned();
+    let chore = Chore::Orphan { owner: owner.clone() };
     match next {
-        Some(dependent) => write(server, now, &dependent, |object| without_owners(object, &[uid])),
-        None => write(server, now, owner, |object| {
+        Some(dependent) => write(server, now, chore, &dependent, |object| without_owners(object, &[uid])),
+        None => write(server, now, chore, owner, |object| {
             meta::without_finalizer(object, meta::ORPHAN);
         }),
     }
@@ -231,7 +237,8 @@ pub(super) fn orphan(server: &mut ApiServer, now: Timestamp, owner: &ObjectKey) 
 
 /// Ends the wait of an owner whose blocking dependents are gone.
 pub(super) fn finish_foreground(server: &mut ApiServer, now: Timestamp, owner: &ObjectKey) {
-    write(server, now, owner, |object| {
+    let chore = Chore::Foreground { owner: owner.clone() };
+    write(server, now, chore, owner, |object| {
         meta::without_finalizer(object, meta::FOREGROUND);
     });
 }

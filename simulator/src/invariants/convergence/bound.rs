@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{ADDED, Pair, of};
 use crate::{
     invariants::{marks, sources::SourceEnd},
-    topology::{Cluster, PLURAL, Retention, group},
+    topology::{Cluster, PLURAL, Retention, group, offer_name},
     users::Circumstance,
 };
 
@@ -67,6 +67,10 @@ impl Pair<'_> {
                 // The provider kept it when a binding ended, and it says something else: the binding tells the conflict.
                 continue;
             }
+            if is_kept && circumstances.contains(&Circumstance::SourceRevived) && !self.is_taken_again(copy) {
+                // The provider kept it when its source ended, and a restore brought the source back: the binding tells it to the user.
+                continue;
+            }
             if marks::serial(source) != marks::serial(copy) {
                 let (newer, older) = (marks::serial(source), marks::serial(copy));
                 not_converged(self, format!("its state is {newer:?}, that of its copy {older:?}"));
@@ -87,6 +91,18 @@ impl Pair<'_> {
                 not_converged(self, format!("its status is {down}, that of its copy {up}"));
             }
         }
+    }
+
+    /// Whether a released copy becomes that of its source again: the export was made after the release.
+    fn is_taken_again(&self, copy: &Value) -> bool {
+        let export = offer_name(self.relation.provider);
+        let export = ObjectKey::new("kube-bind.io", "apiserviceexports", &self.contract, &export);
+        let export = self.provider.get(&export);
+        let made = export.and_then(|export| marks::time(export, "creationTimestamp"));
+        let released = marks::annotation(copy, annotations::RELEASED).and_then(annotations::released_at);
+        let released = released.and_then(|at| at.parse::<Timestamp>().ok());
+        made.zip(released)
+            .is_none_or(|(made, released)| released.as_second() <= made.as_second())
     }
 
     /// Checks that copies whose sources a user deleted are gone.
@@ -155,22 +171,34 @@ impl Pair<'_> {
         }
     }
 
+    /// Whether nothing of a user or an operator is left in a provider namespace.
+    fn is_empty(&self, place: &str) -> bool {
+        let group = group(self.relation.provider);
+        let kinds = [(&*group, PLURAL), ("", "secrets"), ("", "configmaps")];
+        let is_in_place = |key: &ObjectKey| key.namespace == place && key.name != ROOT_CERTIFICATES;
+        !kinds
+            .iter()
+            .any(|(group, resource)| of(self.provider, group, resource).any(|(key, _)| is_in_place(key)))
+    }
+
     /// Checks that the APIServiceNamespaces of a binding that syncs end when they are deleted and nothing of a user or an operator
-    /// is left in their provider namespaces.
+    /// is left in their provider namespaces, and that those end too which were kept for what was in them. A server looks at them again
+    /// after minutes.
     pub(super) fn hanging(&mut self) {
+        let prefix = names::provider_namespace(&self.contract, "");
+        let kept: Vec<_> = of(self.provider, "", "namespaces")
+            .filter(|(key, _)| key.name.starts_with(&prefix) && self.is_empty(&key.name))
+            .filter(|(_, object)| marks::annotation(object, annotations::RELEASED).is_some())
+            .collect();
+        for (key, _) in kept {
+            self.not_converged(key, "it is kept, and nothing is left in it".to_owned());
+        }
         let hanging: Vec<_> = of(self.provider, "kube-bind.io", "apiservicenamespaces")
             .filter(|(key, object)| key.namespace == self.contract && has_our_finalizer(object))
             .filter(|(_, object)| marks::is_deleting(object))
             .collect();
         for (key, _) in hanging {
-            let place = names::provider_namespace(&self.contract, &key.name);
-            let group = group(self.relation.provider);
-            let kinds = [(&*group, PLURAL), ("", "secrets"), ("", "configmaps")];
-            let is_in_place = |key: &ObjectKey| key.namespace == place && key.name != ROOT_CERTIFICATES;
-            let is_used = kinds
-                .iter()
-                .any(|(group, resource)| of(self.provider, group, resource).any(|(key, _)| is_in_place(key)));
-            if !is_used {
+            if self.is_empty(&names::provider_namespace(&self.contract, &key.name)) {
                 self.not_converged(key, "its deletion does not end".to_owned());
             }
         }

@@ -38,7 +38,7 @@ impl Pair<'_> {
             .collect();
         let sources: Vec<_> = of(self.consumer, "", resource).collect();
         for (key, source) in sources {
-            if marks::is_copy_on_consumer(source) || !self.is_mapped(&key.namespace) {
+            if marks::is_copy_on_consumer(source) || !self.is_mapped(&key.namespace) || self.is_users(key, source) {
                 continue;
             }
             let copy = copies.get(marks::uid(source));
