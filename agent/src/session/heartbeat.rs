@@ -76,8 +76,10 @@ pub enum HeartbeatDecision {
     Withheld,
     /// Send a heartbeat with this patch.
     Beat(Box<Value>),
-    /// Send none for this time.
+    /// Send none for this time: the provider accepted one a short while ago, and can be read.
     Rest(Duration),
+    /// Send none for this time: the contract is given up, or the Lease went back in time meanwhile.
+    Wait(Duration),
 }
 
 /// Decides about the next heartbeat. `since` is the time since the last one that the provider accepted.
@@ -208,7 +210,12 @@ impl SessionCore {
                 self.set_heartbeat(Heartbeat::Beating);
                 None
             }
-            Ok(HeartbeatDecision::Rest(pause)) => Some(pause),
+            Ok(HeartbeatDecision::Rest(pause)) => {
+                // The ClusterBinding may have been asked for a proof since, and not have been read at first.
+                self.set_heartbeat(Heartbeat::Beating);
+                Some(pause)
+            }
+            Ok(HeartbeatDecision::Wait(pause)) => Some(pause),
             Ok(HeartbeatDecision::OtherCluster { recorded }) => {
                 self.set_heartbeat(Heartbeat::OtherCluster { recorded });
                 Some(self.settings.heartbeat_interval)
@@ -337,8 +344,7 @@ async fn beat(
         return Ok(decision);
     };
     if !holder.announce(&recorded, Some(&step), is_new).await {
-        // The Lease went back in time.
-        return Ok(HeartbeatDecision::Rest(PAUSE_MIN));
+        return Ok(HeartbeatDecision::Wait(PAUSE_MIN));
     }
     let params = PatchParams::default();
     let patch = Patch::Merge(patch);
@@ -480,7 +486,7 @@ fn contest(seen: &ClusterBinding, record: &HolderRecord, now: Timestamp) -> Valu
 /// provider does not answer, its record stays, and the Lease's with it, by which this konnector may take the contract again.
 async fn end(core: &SessionCore, api: &Api<ClusterBinding>) -> Result<HeartbeatDecision, kube::Error> {
     let holder = &core.holder;
-    let done = HeartbeatDecision::Rest(core.settings.heartbeat_interval);
+    let done = HeartbeatDecision::Wait(core.settings.heartbeat_interval);
     if *holder.holding().standing().borrow() == Standing::Released {
         return Ok(done);
     }
@@ -494,7 +500,7 @@ async fn end(core: &SessionCore, api: &Api<ClusterBinding>) -> Result<HeartbeatD
         return Ok(done);
     };
     if !holder.announce(&recorded, None, true).await {
-        return Ok(HeartbeatDecision::Rest(PAUSE_MIN));
+        return Ok(HeartbeatDecision::Wait(PAUSE_MIN));
     }
     let now = Timestamp::now();
     let patch = with_conditions(&seen, now, |list| {
