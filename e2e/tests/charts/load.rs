@@ -148,7 +148,7 @@ impl Load {
     /// What the binding tells, and what the copies have.
     async fn told(&self) -> Result<String> {
         let bindings = self.bindings.list(&ListParams::default()).await?.items;
-        let conditions: Vec<_> = bindings.iter().flat_map(|binding| binding.conditions()).collect();
+        let conditions: Vec<_> = bindings.iter().flat_map(APIServiceBinding::conditions).collect();
         let colors = self.copies.list(&ListParams::default()).await?.items;
         let colors = colors
             .iter()
