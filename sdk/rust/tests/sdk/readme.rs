@@ -50,7 +50,8 @@ fn unpack(workspace: &Path, folder: &Path) {
     run(package.args(PACKAGES.map(|name| format!("--package={name}"))));
     for name in PACKAGES {
         let archive = format!("packed/package/{name}-{}.crate", env!("CARGO_PKG_VERSION"));
-        run(Command::new("tar").current_dir(folder).args(["-xzf", &archive]));
+        // The times in an archive are all the same, and cargo takes a file as changed by its time.
+        run(Command::new("tar").current_dir(folder).args(["-xzmf", &archive]));
     }
 }
 
