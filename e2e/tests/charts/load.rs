@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
-use bindery_api::{Conditions as _, v1alpha2::APIServiceBinding};
+use bindery_api::{Conditions as _, conditions::ORPHANED_OBJECTS, v1alpha2::APIServiceBinding};
 use bindery_e2e::{eventually_ok, offer::Offer, wildwest::SOON};
 use futures::StreamExt as _;
 use kube::{
@@ -145,6 +145,15 @@ impl Load {
         Ok(std::mem::take(&mut self.state.lock().longest))
     }
 
+    /// What the binding tells of orphans.
+    async fn orphans(&self) -> Result<String> {
+        let bindings = self.bindings.list(&ListParams::default()).await?.items;
+        let told = bindings
+            .iter()
+            .filter_map(|binding| binding.condition(ORPHANED_OBJECTS));
+        Ok(told.map(|condition| condition.message.as_str()).collect())
+    }
+
     /// What the binding tells, and what the copies have.
     async fn told(&self) -> Result<String> {
         let bindings = self.bindings.list(&ListParams::default()).await?.items;
@@ -159,7 +168,9 @@ impl Load {
         ))
     }
 
-    /// An object that came and went while nothing was in sync never had a copy, so that the watch does not show its deletion.
+    /// An object that came and went while nothing was in sync never had a copy, so that the watch does not show its deletion. One that
+    /// went between the creation of its copy and the konnector's finalizer, while the konnector ended, left an orphan: it is told, and the
+    /// provider's admin ends it.
     async fn forget_what_never_arrives(&self) -> Result<()> {
         let deleted: Vec<_> = {
             let state = self.state.lock();
@@ -172,6 +183,8 @@ impl Load {
         for name in deleted {
             if self.copies.get_opt(&name).await?.is_none() {
                 self.state.lock().pending.remove(&name);
+            } else if self.orphans().await?.contains(&format!("{NAMESPACE}/{name}")) {
+                self.copies.delete(&name, &DeleteParams::default()).await?;
             }
         }
         Ok(())
