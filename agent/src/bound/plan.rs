@@ -162,7 +162,7 @@ fn delete(provider: &Provider, mode: Mode) -> Op {
     if mode.keeps && mode.draining {
         return release(provider);
     }
-    if mode.keeps && is_version_lost(provider) {
+    if mode.keeps && is_version_lost(provider.version) {
         return Op::ReadProvider;
     }
     Op::DeleteProvider {
@@ -172,7 +172,7 @@ fn delete(provider: &Provider, mode: Mode) -> Op {
 }
 
 fn release(provider: &Provider) -> Op {
-    if is_version_lost(provider) {
+    if is_version_lost(provider.version) {
         return Op::ReadProvider;
     }
     Op::ReleaseProvider {
@@ -181,19 +181,14 @@ fn release(provider: &Provider) -> Op {
     }
 }
 
-/// Whether the provider went back in time, and has not shown the copy since.
-fn is_version_lost(provider: &Provider) -> bool {
-    provider.version == Version::default()
-}
-
-/// Whether the version of the consumer's object is not known, since the consumer went back in time: a write that names it is refused.
-fn is_source_version_lost(consumer: &Consumer) -> bool {
-    consumer.version == Version::default()
+/// Whether the version of an object is not known, since its cluster went back in time: a write that names it is refused.
+fn is_version_lost(version: Version) -> bool {
+    version == Version::default()
 }
 
 fn deleting(pair: &Pair, consumer: &Consumer, provider: Option<&Provider>, mode: Mode) -> Plan {
     let release = || {
-        if is_source_version_lost(consumer) {
+        if is_version_lost(consumer.version) {
             return Op::ReadConsumer;
         }
         Op::Release {
@@ -357,7 +352,7 @@ fn hold(consumer: &Consumer, provider: &Provider, place: &Arc<str>) -> Option<Op
     if consumer.held && noted {
         return None;
     }
-    if is_source_version_lost(consumer) {
+    if is_version_lost(consumer.version) {
         return Some(Op::ReadConsumer);
     }
     let mut finalizers = consumer.other_finalizers.to_vec();
@@ -395,7 +390,7 @@ fn is_written_by_others(consumer: &Consumer, provider: &Provider) -> bool {
 fn update(consumer: &Consumer, provider: &Provider, corrected: bool) -> Op {
     match &consumer.content {
         None => Op::ReadConsumer,
-        Some(_) if is_version_lost(provider) => Op::ReadProvider,
+        Some(_) if is_version_lost(provider.version) => Op::ReadProvider,
         Some(source) if !provider.transferred && is_written_by_others(consumer, provider) => Op::TransferOwnership {
             uid: provider.uid.text(),
             source: Arc::clone(source),

@@ -27,6 +27,20 @@ fn key(name: &str) -> ObjectKey {
     ObjectKey::new("ns", name)
 }
 
+/// The answer to a write of the copy of object `a` from its present state.
+fn written(index: &Index<Pair>, uid: &str, source_uid: &str, version: u64, generation: Option<&str>) -> Learned {
+    Learned::Written {
+        uid: uid.into(),
+        source_uid: source_uid.into(),
+        version: Version(version),
+        last: LastProjection {
+            fingerprint: index.pair(&key("a")).unwrap().consumer.as_ref().unwrap().projection,
+            corrected: false,
+        },
+        generation: generation.map(Box::from),
+    }
+}
+
 /// Runs a whole list of the consumer's objects; returns the keys that are gone.
 fn list_consumer(index: &mut Index<Pair>, objects: Vec<Object>, version: u64) -> Vec<ObjectKey> {
     let mut listing = index.begin();
@@ -82,17 +96,7 @@ fn a_list_ends_what_it_did_not_show_but_not_what_is_newer() {
 fn what_is_older_than_our_own_write_is_passed_over() {
     let mut index = index();
     index.consumer_seen(&key("a"), object("ns", "a", "u", 5));
-    let last = LastProjection {
-        fingerprint: index.pair(&key("a")).unwrap().consumer.as_ref().unwrap().projection,
-        corrected: false,
-    };
-    let written = Learned::Written {
-        uid: "p".into(),
-        source_uid: "u".into(),
-        version: Version(20),
-        last,
-        generation: None,
-    };
+    let written = written(&index, "p", "u", 20, None);
     index.learn(&key("a"), written, &PlannedUids::default());
     assert!(!index.provider_seen(&key("a"), object("contract-ns", "a", "p", 19)));
     assert!(index.provider_seen(&key("a"), object("contract-ns", "a", "p", 20)));
@@ -171,17 +175,7 @@ fn a_refused_place_is_told_of_while_objects_wait_for_it() {
 fn the_state_that_a_copy_was_written_from_is_known_before_the_watch_shows_it() {
     let mut index = index();
     index.consumer_seen(&key("a"), object("ns", "a", "u", 5));
-    let last = LastProjection {
-        fingerprint: index.pair(&key("a")).unwrap().consumer.as_ref().unwrap().projection,
-        corrected: false,
-    };
-    let written = Learned::Written {
-        uid: "p".into(),
-        source_uid: "u".into(),
-        version: Version(20),
-        last,
-        generation: Some(annotations::source_generation(9, "i").into()),
-    };
+    let written = written(&index, "p", "u", 20, Some(&annotations::source_generation(9, "i")));
     index.learn(&key("a"), written, &PlannedUids::default());
     let copy = index.pair(&key("a")).unwrap().provider.as_ref().unwrap();
     assert!(copy.is_newer_than(6, "i") && !copy.is_newer_than(9, "i"));
@@ -201,17 +195,7 @@ fn an_answer_says_nothing_of_whoever_took_the_name_since() {
         Uid::from("second")
     );
     // The answer to a write of the copy after its end was seen does not bring the copy back.
-    let last = LastProjection {
-        fingerprint: index.pair(&key("a")).unwrap().consumer.as_ref().unwrap().projection,
-        corrected: false,
-    };
-    let written = Learned::Written {
-        uid: "copy".into(),
-        source_uid: "first".into(),
-        version: Version(7),
-        last,
-        generation: None,
-    };
+    let written = written(&index, "copy", "first", 7, None);
     index.learn(&key("a"), written, &planned);
     assert!(index.pair(&key("a")).unwrap().provider.is_none());
 }

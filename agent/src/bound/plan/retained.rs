@@ -16,7 +16,7 @@ pub(super) fn end(provider: &Provider, source_uid: &Uid, mode: Mode) -> Op {
     if !mode.retains || (mode.keeps && mode.draining) {
         return delete(provider, mode);
     }
-    if is_version_lost(provider) || (mode.suspends && provider.content.is_none()) {
+    if is_version_lost(provider.version) || (mode.suspends && provider.content.is_none()) {
         return Op::ReadProvider;
     }
     Op::Retain {
@@ -67,7 +67,7 @@ pub(super) fn relink(consumer: &Consumer, provider: &Provider) -> Plan {
         return Plan::default();
     }
     Plan::of(match &provider.content {
-        Some(copy) if !is_version_lost(provider) => Op::Relink {
+        Some(copy) if !is_version_lost(provider.version) => Op::Relink {
             copy: Arc::clone(copy),
             version: provider.version,
             source_uid: consumer.uid.text(),
