@@ -123,9 +123,8 @@ impl Konnector {
             install(&clients.write, crds::for_consumer()).await?;
         }
         let candidate = Candidate::new(clients.lease.clone(), &args.lease, KONNECTOR_LEASE, &args.namespace)?;
-        let leadership = tokio::select! {
-            () = stop.cancelled() => return Ok(()),
-            leadership = candidate.elected() => leadership,
+        let Some(leadership) = candidate.elected(stop).await else {
+            return Ok(());
         };
         self.metrics.leads();
         self.lead(leadership, args, stop).await

@@ -22,6 +22,7 @@ use kube::{
     api::{ObjectMeta, PostParams},
 };
 use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
 
 use self::leadership::RenewalTime;
 use crate::errors;
@@ -174,14 +175,18 @@ impl Candidate {
         }
     }
 
-    /// Repeats attempts until this candidate leads. Never fails: failures are logged.
-    pub async fn elected(self) -> Leadership {
+    /// Repeats attempts until this candidate leads, or until `stop`: then it returns None and holds no Lease. Failures are logged.
+    ///
+    /// An attempt is never given up halfway for `stop`: the API server might have taken it, and a Lease of a process that is gone
+    /// keeps every successor waiting for as long as it lasts.
+    pub async fn elected(self, stop: &CancellationToken) -> Option<Leadership> {
         let mut observations = LeaseObservations::default();
-        loop {
+        while !stop.is_cancelled() {
             match timeout(self.timing.retry_period, self.attempt(&mut observations)).await {
+                Ok(Ok(LeaseAttempt::Won(leadership))) if stop.is_cancelled() => leadership.release().await,
                 Ok(Ok(LeaseAttempt::Won(leadership))) => {
                     tracing::info!(lease = self.name, identity = self.identity, "leading");
-                    return *leadership;
+                    return Some(*leadership);
                 }
                 Ok(Ok(LeaseAttempt::Held(_) | LeaseAttempt::Raced)) => {}
                 Ok(Err(error)) => {
@@ -189,8 +194,10 @@ impl Candidate {
                 }
                 Err(_) => tracing::warn!(lease = self.name, "the API server does not answer; not elected yet"),
             }
-            sleep(self.timing.retry_period.mul_f64(0.8 + rand::random::<f64>() * 0.4)).await;
+            let pause = self.timing.retry_period.mul_f64(0.8 + rand::random::<f64>() * 0.4);
+            stop.run_until_cancelled(sleep(pause)).await;
         }
+        None
     }
 
     /// Acquires the Lease if it is free, or if its holder has not renewed it for its duration. All attempts of one candidate

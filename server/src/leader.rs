@@ -9,7 +9,7 @@ use crate::{controllers, state::State};
 /// Runs the controllers while this replica leads. Releases the Lease when told to stop; fails when leadership is lost, so that
 /// the process ends before another replica leads.
 pub async fn lead(state: State, candidate: Candidate, stop: CancellationToken) -> anyhow::Result<()> {
-    let Some(mut leadership) = stop.run_until_cancelled(candidate.elected()).await else {
+    let Some(mut leadership) = candidate.elected(&stop).await else {
         return Ok(());
     };
     let network = state.network.clone();

@@ -32,7 +32,11 @@ use super::{
 };
 use crate::{
     bound::{Engine, Target},
-    controller::{conditions::turned, crd_objects},
+    controller::{
+        conditions::turned,
+        crd_objects,
+        ownership::{orphans_crd, owns_crd},
+    },
     drain::Drain,
     engine::Deletions,
     patch, rights,
@@ -79,6 +83,7 @@ impl BindingController {
                 BindingOp::DeleteCrd { name, .. } if self.still_has_objects(name, &mut outcome).await => {
                     return outcome;
                 }
+                BindingOp::RemoveFinalizer if self.still_owns_crds(binding, &mut outcome).await => return outcome,
                 _ => match self.step(binding, op, runtime).await {
                     Ok(()) => continue,
                     Err(error) => {
@@ -119,6 +124,44 @@ impl BindingController {
                 true
             }
         }
+    }
+
+    /// Whether a binding that ends has a CRD that the cache does not show, as after a restore of the cluster, or may have one. The garbage
+    /// collector would end that CRD after the binding, and the objects of the CRD would keep the konnector's finalizer for ever.
+    async fn still_owns_crds(&self, binding: &APIServiceBinding, outcome: &mut ApplyOutcome) -> bool {
+        let crds: Api<CustomResourceDefinition> = Api::all(self.context.consumer.clients.write.clone());
+        let mut names = self
+            .needed_crds
+            .lock()
+            .get(&*binding.name_any())
+            .cloned()
+            .unwrap_or_default();
+        names.extend(
+            binding
+                .status
+                .iter()
+                .flat_map(|status| &status.bound_schemas)
+                .map(names::bound_schema),
+        );
+        for name in names {
+            match crds.get_opt(&name).await {
+                Ok(crd)
+                    if crd
+                        .as_ref()
+                        .is_some_and(|crd| owns_crd(binding, crd) && !orphans_crd(binding, crd)) =>
+                {
+                    outcome.is_stale = true;
+                    outcome.problem = Some(format!("the binding has CRD {name}, which the watch has not shown yet"));
+                    return true;
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    outcome.fail(&error);
+                    return true;
+                }
+            }
+        }
+        false
     }
 
     /// Takes one step.

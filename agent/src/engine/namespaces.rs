@@ -25,7 +25,7 @@ use crate::{
 /// A provider namespace that is not needed any more and holds copies is looked at again after this time. That sends no request.
 const HELD_RETRY: Duration = Duration::from_secs(5);
 /// Pauses between requests for the provider namespace of the same consumer namespace. Where its export is gone, and the konnector has not
-/// seen that yet, each request ends as soon as it is made.
+/// seen that yet, or waits for objects that are paused, a request would end as soon as it is made.
 const REQUEST_PAUSE: Backoff = Backoff::OBJECT;
 
 /// The provider namespaces that were requested, by name of the APIServiceNamespace.
@@ -50,7 +50,12 @@ impl Requested {
         (!pause.is_zero()).then_some(pause)
     }
 
-    /// Notes a request that was sent now.
+    /// Whether a request was sent since the provider namespace is needed.
+    fn is_noted(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// Notes a request that was sent, or found to be in vain, now.
     fn note(&mut self, name: &Arc<str>) {
         let now = Instant::now();
         let shortly = self.0.get(name).filter(|last| now < last.next + REQUEST_PAUSE.max);
@@ -165,9 +170,13 @@ impl<F: SyncStrategy> Shared<F> {
             Some(PlaceOp::GiveBack { .. }) if self.around.tally.may_hold_copies(&consumer_namespace) => {
                 return Ok(Some(HELD_RETRY));
             }
-            Some(op @ PlaceOp::Request { .. }) => {
+            Some(op @ (PlaceOp::Request { .. } | PlaceOp::Need { .. })) => {
                 if let Some(pause) = requested.pause(name) {
                     return Ok(Some(pause));
+                }
+                if requested.is_noted(name) && !self.writer.has_export(seen.exports).await? {
+                    requested.note(name);
+                    return Ok(requested.pause(name));
                 }
                 self.writer.place(name, op).await?;
                 requested.note(name);

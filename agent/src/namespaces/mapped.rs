@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bindery_api::{
-    Conditions as _, Severity,
+    Conditions as _, Severity, annotations,
     conditions::{ConditionStatus, READY},
     labels, names,
     v1alpha2::APIServiceNamespace,
@@ -41,6 +41,8 @@ pub(crate) enum PlaceOp {
         owners: Vec<OwnerReference>,
         version: Option<String>,
     },
+    /// Says of an APIServiceNamespace that is being deleted that its provider namespace is still needed.
+    Need { preconditions: Preconditions },
     /// Gives up the provider namespace, which is no longer needed.
     GiveBack { preconditions: Preconditions },
 }
@@ -52,8 +54,11 @@ pub(crate) fn plan(seen: &Observed<'_>) -> Option<PlaceOp> {
         return seen.wanted.then_some(PlaceOp::Request { owners });
     };
     if request.metadata.deletion_timestamp.is_some() {
-        // A new one can be created once this one is gone.
-        return None;
+        // A new one can be created once this one is gone, and the copies of objects that live would keep it for ever.
+        let is_said = request.annotations().contains_key(annotations::STILL_NEEDED);
+        return (seen.wanted && seen.exists && !is_said).then(|| PlaceOp::Need {
+            preconditions: unchanged(&request.metadata),
+        });
     }
     if seen.wanted {
         let others = seen.exports.iter().filter(|export| !is_for(request, export));
@@ -141,6 +146,7 @@ mod tests {
         let name = op.map(|op| match op {
             PlaceOp::Request { .. } => "request".to_owned(),
             PlaceOp::Share { owners, .. } => format!("share {}", owners.len()),
+            PlaceOp::Need { .. } => "need".to_owned(),
             PlaceOp::GiveBack { .. } => "give back".to_owned(),
         });
         assert_eq!(name.as_deref(), expect);
@@ -167,6 +173,20 @@ mod tests {
         check(false, false, Some(&provided), None);
         let mut ending = request(&["other"]);
         ending.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
+        check(false, true, Some(&ending), None);
+        check(false, false, Some(&ending), None);
+    }
+
+    #[test]
+    fn of_one_that_ends_although_it_is_needed_that_is_said_once() {
+        let mut ending = request(&["us"]);
+        ending.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
+        check(true, true, Some(&ending), Some("need"));
+        check(true, false, Some(&ending), None);
+        let still_needed = annotations::STILL_NEEDED.to_owned();
+        ending
+            .annotations_mut()
+            .insert(still_needed, annotations::TRUE.to_owned());
         check(true, true, Some(&ending), None);
     }
 

@@ -144,13 +144,30 @@ impl Leadership {
     }
 
     /// Gives up the Lease, so that a successor need not wait. Call it when all work has stopped.
-    pub async fn release(self) {
-        let mut lease = self.lease;
+    pub async fn release(mut self) {
+        let limit = self.candidate.timing.retry_period;
+        let released = async {
+            match self.candidate.write(&self.without_holder()).await {
+                // A renewal whose answer was not awaited came first.
+                Err(error) if errors::code(&error) == Some(409) && self.reread().await => {
+                    self.candidate.write(&self.without_holder()).await.map(drop)
+                }
+                written => written.map(drop),
+            }
+        };
+        if let Ok(Err(error)) = timeout(limit, released).await {
+            tracing::warn!(error = %errors::explain(&error), "cannot release the Lease; a successor waits until it expires");
+        }
+    }
+
+    /// Returns the Lease as it was last read, with no holder.
+    fn without_holder(&self) -> Lease {
+        let mut lease = self.lease.clone();
         if let Some(spec) = &mut lease.spec {
             spec.holder_identity = None;
         }
         lease.metadata.managed_fields = None;
-        let _ = timeout(self.candidate.timing.retry_period, self.candidate.write(&lease)).await;
+        lease
     }
 
     /// Deletes the Lease, unless another candidate holds it. Call it when all work has stopped.

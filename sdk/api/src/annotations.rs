@@ -59,6 +59,9 @@ pub const GRANTED_CLAIMS: &str = "kube-bind.io/granted-claims";
 /// What keeps a provider namespace that no consumer maps any more: how many objects, and the names of the first; on that namespace,
 /// beside [`RELEASED`].
 pub const KEPT_FOR: &str = "kube-bind.io/kept-for";
+/// `true` on an APIServiceNamespace that is being deleted although the consumer has objects for it: it ends without waiting for the copies in
+/// the provider namespace, so that the konnector can request the namespace anew.
+pub const STILL_NEEDED: &str = "kube-bind.io/still-needed";
 /// Domain of annotations `<domain>/<contract>`, one for each contract that uses a shared namespace; on a shared namespace that
 /// the server made, which deletes it after the last one is removed.
 pub const SHARED_BY: &str = "shared-by.kube-bind.io";

@@ -4,7 +4,7 @@ use bindery_api::{
     Severity, annotations,
     conditions::{READY, false_condition},
     finalizers,
-    v1alpha2::APIServiceNamespace,
+    v1alpha2::{APIServiceExport, APIServiceNamespace},
 };
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
@@ -118,6 +118,9 @@ pub(super) fn plan(seen: &Observed<'_>, object: Option<&APIServiceNamespace>) ->
         };
     };
     if left.leftovers.count() > 0 {
+        if let Some(object) = object.filter(|object| is_still_needed(seen, object)) {
+            return NamespaceStep::Apply(remove_finalizer(Some(object)).into_iter().collect());
+        }
         let condition = false_condition(READY, Severity::Info, "Draining", left.leftovers.to_string());
         let status = object.and_then(|object| status(seen, object, None, Published::AsBefore, condition));
         return NamespaceStep::Drain(status.into_iter().collect());
@@ -141,6 +144,22 @@ pub(super) fn plan(seen: &Observed<'_>, object: Option<&APIServiceNamespace>) ->
         "nobody maps it, and nothing is left in it",
         namespace,
     )))
+}
+
+/// Whether the konnector said that it needs the provider namespace although the APIServiceNamespace is being deleted, and an export of
+/// that konnector stays. Where all of them end, so do their copies, and the provider namespace after those.
+fn is_still_needed(seen: &Observed<'_>, object: &APIServiceNamespace) -> bool {
+    let is_owner = |export: &APIServiceExport| {
+        let uid = export.metadata.uid.as_deref();
+        object
+            .owner_references()
+            .iter()
+            .any(|owner| Some(owner.uid.as_str()) == uid)
+    };
+    let mut exports = seen.exports.iter();
+    seen.contract_stays
+        && object.annotations().contains_key(annotations::STILL_NEEDED)
+        && exports.any(|export| export.metadata.deletion_timestamp.is_none() && is_owner(export))
 }
 
 /// Gives up a namespace without deleting it, for released objects and those of the provider's own stay in it. What keeps it is

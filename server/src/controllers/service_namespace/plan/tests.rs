@@ -496,6 +496,24 @@ fn a_namespace_goes_when_nothing_of_ours_is_left_in_it() {
     world.check(&["let go"]);
 }
 
+/// Its copies are those of objects that live, so nobody would remove them.
+#[test]
+fn a_namespace_that_is_still_needed_ends_without_waiting_for_its_copies() {
+    let mut world = World::deleting();
+    world.left = Some(left(2, 0));
+    world.check(&["drain", "Draining"]);
+    let still_needed = annotations::STILL_NEEDED.to_owned();
+    let object = world.object.as_mut().unwrap();
+    object
+        .annotations_mut()
+        .insert(still_needed, annotations::TRUE.to_owned());
+    world.check(&["let go"]);
+    world.exports = vec![export("riders", true)];
+    world.check(&["drain", "Draining"]);
+    world.exports = vec![export("riders", true), export("others", false)];
+    world.check(&["drain", "Draining"]);
+}
+
 #[test]
 fn objects_that_were_let_go_keep_their_namespace() {
     let mut world = World::deleting();

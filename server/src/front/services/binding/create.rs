@@ -11,13 +11,13 @@ use bindery_api::{
 use bindery_proto::v1alpha2::{
     CreateBindableResourcesRequestRequest, CreateBindableResourcesRequestResponse, ErrorReason,
 };
-use bindery_runtime::{cache::ObjectKey, errors};
+use bindery_runtime::{backoff::Backoff, cache::ObjectKey, errors};
 use kube::{
     ResourceExt as _,
     api::{ObjectMeta, PostParams},
 };
 use serde_json::json;
-use tokio::time::Instant;
+use tokio::time::{Duration, Instant, sleep};
 
 use crate::front::services::binding::RequestKey;
 use crate::{
@@ -53,6 +53,9 @@ pub(super) struct Checked {
     groups: Vec<String>,
 }
 
+/// The pause before a request whose export is being deleted runs again.
+const RETRY: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
+
 /// What to do about a request that exists already.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
@@ -86,9 +89,7 @@ impl Front {
         }
         let until = call.deadline.wait_until(message.wait);
         self.reinstate(&checked, until).await?;
-        let begun = self.begin(&checked).await?;
-        call.note.add_request(&begun);
-        let found = self.finished(&begun, until).await?;
+        let found = self.settled(call, &checked, until).await?;
         call.note.add(|noted| noted.outcome = outcome(&found));
         self.answer(&checked, &found, until).await
     }
@@ -179,6 +180,41 @@ impl Front {
         let key = ObjectKey::new(contract.as_str(), names::CLUSTER_BINDING);
         until_shown(bindings, &key, until, |binding| !is_revoked(binding)).await;
         Ok(())
+    }
+
+    /// Makes the request, or takes up the one that exists, and waits for the controller. The request runs again where the controller, or
+    /// this replica, did not see yet that the export is being deleted.
+    async fn settled(
+        &self,
+        call: &Call,
+        checked: &Checked,
+        until: Instant,
+    ) -> Outcome<Arc<api::BindableResourcesRequest>> {
+        let mut attempt = 0;
+        loop {
+            let begun = self.begin(checked).await?;
+            call.note.add_request(&begun);
+            let found = self.finished(&begun, until).await?;
+            if found.phase() != api::Phase::Succeeded || self.has_export(&found).await? {
+                return Ok(found);
+            }
+            match actions::rerun(&self.state, &found).await {
+                Ok(running) if Instant::now() >= until => return Ok(Arc::new(running)),
+                Ok(_) => {}
+                Err(error) if error.is_stale() || error.is_gone() => {}
+                Err(error) => return Err(Failure::of_write("run the request again", &error)),
+            }
+            sleep(RETRY.delay(attempt)).await;
+            attempt += 1;
+        }
+    }
+
+    /// Whether the export of a request that succeeded exists and stays, by the API server, for a cache may be behind.
+    async fn has_export(&self, request: &api::BindableResourcesRequest) -> Outcome<bool> {
+        let contract = request.status.as_ref().and_then(|status| status.namespace.as_deref());
+        let name = requests::request_name(request);
+        let export = self.export_now(contract.unwrap_or_default(), name).await?;
+        Ok(export.is_some_and(|export| export.metadata.deletion_timestamp.is_none()))
     }
 
     /// Makes the request, or takes up the one that exists.
