@@ -29,6 +29,7 @@ use bindery_api::{
 use bindery_runtime::queue::Priority;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use parking_lot::Mutex;
 use tokio::sync::watch as channel;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -126,6 +127,8 @@ impl Engine {
             retention_orders: RetentionOrders::default(),
             has_retained: AtomicBool::new(false),
             crd: CrdCheck::default(),
+            listed: Mutex::default(),
+            consumer_namespaces: around.consumer_namespaces.clone(),
             holding: around.holding.clone(),
         };
         let index = Index::new(Arc::clone(&target.contract), target.placement.clone());

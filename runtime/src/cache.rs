@@ -5,7 +5,7 @@ use std::{fmt, hash::Hash, sync::Arc};
 use kube::{Client, Resource};
 use parking_lot::RwLock;
 use serde::de::DeserializeOwned;
-use tokio::sync::watch as channel;
+use tokio::{sync::watch as channel, time::Instant};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
@@ -61,6 +61,8 @@ struct Shared<K> {
 pub struct Health {
     /// Whether a complete list was seen once, so that an object that the cache lacks did not exist then.
     pub synced: bool,
+    /// When the last complete list was seen.
+    pub listed: Option<Instant>,
     /// Why the last request failed; `None` if it succeeded.
     pub failure: Option<String>,
 }
@@ -240,6 +242,7 @@ fn event_handler<K: Resource + Send + Sync + 'static>(shared: Arc<Shared<K>>) ->
             shared.health.send_if_modified(|health| {
                 let well = Health {
                     synced: true,
+                    listed: Some(Instant::now()),
                     failure: None,
                 };
                 std::mem::replace(health, well.clone()) != well

@@ -8,10 +8,14 @@ use std::sync::{
 use bindery_api::{
     adoption::Adoption, annotations, claims::is_protected_namespace, orphans::OrphanAction, retention::RetentionAction,
 };
-use bindery_runtime::{cache::ObjectKey, watch::Event};
+use bindery_runtime::{
+    cache::{Cache, ObjectKey},
+    watch::Event,
+};
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use tokio::sync::watch as channel;
+use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::OwnerReference};
+use parking_lot::Mutex;
+use tokio::{sync::watch as channel, time::Instant};
 
 use crate::{
     bound::{
@@ -56,12 +60,22 @@ pub(crate) struct Bound {
     /// Whether a copy is retained, or was while the engine runs.
     pub(super) has_retained: AtomicBool,
     pub(super) crd: CrdCheck,
+    /// When the last complete list of the consumer's objects was seen.
+    pub(super) listed: Mutex<Option<Instant>>,
+    pub(super) consumer_namespaces: Cache<Namespace>,
     pub(super) holding: Holding,
 }
 
 // === impl Bound ===
 
 impl Bound {
+    /// Whether the deletion of a source may have been seen before a restore of the consumer that the watch of the sources does not show yet:
+    /// the consumer's namespaces were listed anew since.
+    fn may_be_outlived(&self) -> bool {
+        let namespaces = self.consumer_namespaces.health().borrow().listed;
+        *self.listed.lock() < namespaces
+    }
+
     fn mode(&self, key: &ObjectKey, pair: &Pair, place: Option<&Place>) -> Mode {
         let adoption = if is_protected_namespace(&key.namespace, &self.own_namespace) {
             Adoption::Off
@@ -191,6 +205,12 @@ impl SyncStrategy for Bound {
             };
             return writer.apply(target, &release).await;
         }
+        if matches!(op, Op::DeleteProvider { .. } | Op::Retain { .. })
+            && self.may_be_outlived()
+            && let Some(revived) = Writer::in_time(writer.living_source(target)).await?
+        {
+            return Ok(Some(Learned::Consumer(Some(revived))));
+        }
         let learned = writer.apply(target, op).await?;
         if matches!(op, Op::Retain { .. }) && learned.is_some() {
             // Before the source goes: the objects that it refers to stay with its copy.
@@ -240,7 +260,10 @@ impl SyncStrategy for Bound {
                 let key = ObjectKey::new(Arc::clone(&named.namespace), Arc::clone(&named.name));
                 self.references.unreadable(key);
             }
-            Event::Complete(_) => self.references.listed(),
+            Event::Complete(_) => {
+                *self.listed.lock() = Some(Instant::now());
+                self.references.listed();
+            }
             Event::Deleted(object) => {
                 let meta = &object.meta;
                 let key = ObjectKey::new(Arc::clone(&meta.namespace), Arc::clone(&meta.name));

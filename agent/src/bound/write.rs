@@ -333,6 +333,19 @@ impl Writer {
         }
     }
 
+    /// Reads the source of a copy from the consumer; `None` if it is gone or is being deleted, or the object there is another one.
+    pub(super) async fn living_source(&self, target: Target<'_>) -> Result<Option<Object>, kube::Error> {
+        let read = self.read(&self.consumer, &self.consumer_path(target.key)).await?;
+        let Some(source) = read.filter(|object| !object.meta.deletion_timestamp) else {
+            return Ok(None);
+        };
+        let copy = self.read(&self.provider, &self.provider_path(target)).await?;
+        let of = copy
+            .as_ref()
+            .and_then(|copy| copy.meta.annotations.get(annotations::CONSUMER_UID));
+        Ok(of.is_some_and(|of| *of == *source.meta.uid).then_some(source))
+    }
+
     async fn delete_orphan(&self, target: Target<'_>, uid: &str) -> Result<Option<Learned>, kube::Error> {
         match self.read(&self.consumer, &self.consumer_path(target.key)).await? {
             // The cache was behind: an object of this name exists. The next plan decides.
