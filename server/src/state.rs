@@ -18,6 +18,7 @@ use bindery_runtime::{
     events::{Recorder, Reporter},
     watch::Source,
 };
+use jiff::Timestamp;
 use k8s_openapi::{
     api::{
         authentication::v1::SelfSubjectReview,
@@ -197,6 +198,16 @@ impl State {
             }
             Err(state.complaint().unwrap_or_else(|| "still listing".to_owned()))
         })
+    }
+
+    /// The time by which things are deleted whose time is over: the API server's, since the clock of this machine may be wrong. While the API
+    /// server tells no time, which none is known to do, nothing is deleted.
+    pub fn time(&self) -> Option<Timestamp> {
+        let now = self.clients.clock.now();
+        if now.is_none() {
+            tracing::warn!("answers of the API server have no date; nothing is deleted whose time is over");
+        }
+        now
     }
 
     /// The contract namespace of that name; `None` for any other namespace.
