@@ -200,8 +200,8 @@ impl State {
         })
     }
 
-    /// The time by which things are deleted whose time is over: the API server's, since the clock of this machine may be wrong. While the API
-    /// server tells no time, which none is known to do, nothing is deleted.
+    /// The API server's time, by which the server judges what it deletes because its time is over. The clock of this machine may be
+    /// wrong. `None` if answers of the API server have no date: then the caller deletes nothing.
     pub fn time(&self) -> Option<Timestamp> {
         let now = self.clients.clock.now();
         if now.is_none() {

@@ -200,7 +200,8 @@ impl ServiceNamespaces {
         (!is_admitted).then_some(state.settings.max_namespaces_per_contract)
     }
 
-    /// Counts what is left in a provider namespace; if that is being deleted, what waits for finalizers. Looks for valuable objects where that decides.
+    /// Counts what is left in a provider namespace, or, if that is being deleted, lists what waits for finalizers in it. Looks for
+    /// valuable objects where that decides.
     async fn count(&self, seen: &Observed<'_>, namespace: &Namespace) -> Result<NamespaceLeftovers, WriteError> {
         let (state, name) = (&self.context.state, namespace.name_any());
         if contract::is_terminating(namespace) {
