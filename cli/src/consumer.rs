@@ -58,11 +58,7 @@ impl Consumer {
             std::future::ready(Ok::<_, std::convert::Infallible>(http::Response::new(body)))
         });
         let client = Client::new(service, "default");
-        let clients = Clients {
-            watch: client.clone(),
-            write: client.clone(),
-            lease: client,
-        };
+        let clients = Clients::of(client);
         Self {
             clients,
             namespace: "default".to_owned(),

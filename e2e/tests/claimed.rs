@@ -20,13 +20,15 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api, ResourceExt as _,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
+    api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 
 const PATIENCE: Duration = Duration::from_mins(2);
 /// A namespace that is kept is looked at anew within a minute, and for each look that an event brings, twice as late.
 const LOOKED_AT_ANEW: Duration = Duration::from_mins(5);
+/// What an APIServiceNamespace says whose claims wait for the admin of the namespace that would be shared.
+const UNLABELLED: &str = "SharedNamespaceNotLabelled";
 const FLAGS: [&str; 4] = [
     "--claimable-resources=safes.example.dev,banks.example.dev",
     "--claimable-resources=ghosts.example.dev",
@@ -379,12 +381,62 @@ fn a_namespace_stays_with_what_an_operator_keeps_in_it() -> Result<()> {
     })
 }
 
+/// As from before the policy refused a contract's finalizers.
 #[test]
-fn contracts_share_a_namespace_only_where_nobody_else_has_it() -> Result<()> {
+fn what_holds_the_end_of_a_namespace_is_named_with_its_mend() -> Result<()> {
+    const FINALIZER: &str = "joe.example.dev/stays";
+    run(async {
+        let world = World::start("held", &[]).await?;
+        let plane = &world.provider.plane;
+        plane.apply(&held(&["safes"]).to_string()).await?;
+        world.says("mapped", "", "").await?;
+        let contract = world.bind("mapped", "ranch-cluster").await?;
+        let place = world.mapped(&contract, "team1").await?;
+        let copy = json!({
+            "apiVersion": "example.dev/v1", "kind": "Narrow",
+            "metadata": {
+                "name": "billy", "namespace": place, "finalizers": [FINALIZER],
+                "annotations": {annotations::CLUSTER_NAMESPACE: &contract, annotations::CONSUMER_UID: "0-1-2"},
+            },
+        });
+        eventually_ok("a copy", SOON, async || plane.apply(&copy.to_string()).await).await?;
+        let kind = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("example.dev", "v1", "Narrow"), "narrows");
+        let copies: Api<DynamicObject> = Api::namespaced_with(plane.client(), &place, &kind);
+        copies.delete("billy", &DeleteParams::default()).await?;
+        let mapped: Api<APIServiceNamespace> = world.within(&contract);
+        mapped.delete("team1", &DeleteParams::default()).await?;
+        let mend = format!("kubectl patch narrows.example.dev billy -n {place} --type=merge");
+        let is_named = |status: &APIServiceNamespaceStatus| {
+            let ready = bindery_api::conditions::get(&status.conditions, "Ready");
+            ready.is_some_and(|ready| ready.message.contains(FINALIZER) && ready.message.contains(&mend))
+        };
+        world.told(&contract, "team1", "Draining", is_named).await?;
+        world
+            .all::<Namespace>()
+            .delete(&place, &DeleteParams::default())
+            .await?;
+        world.told(&contract, "team1", "HeldByFinalizers", is_named).await?;
+        let none = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        copies.patch("billy", &PatchParams::default(), &none).await?;
+        world.is_gone(&place, SOON).await?;
+        world.ended(&contract, "team1").await
+    })
+}
+
+fn label(key: &str, value: Value) -> Patch<Value> {
+    Patch::Merge(json!({"metadata": {"labels": {key: value}}}))
+}
+
+#[test]
+fn contracts_share_a_namespace_only_where_its_admin_says_so() -> Result<()> {
     run(async {
         let world = World::start("sharing", &[]).await?;
-        let occupied: Namespace = serde_json::from_value(json!({"metadata": {"name": "occupied"}}))?;
-        world.all().create(&PostParams::default(), &occupied).await?;
+        let namespaces: Api<Namespace> = world.all();
+        let params = PatchParams::default();
+        for (name, labels) in [("occupied", json!({})), ("saloon", json!({labels::SHARED: "true"}))] {
+            let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": name, "labels": labels}}))?;
+            namespaces.create(&PostParams::default(), &namespace).await?;
+        }
         let one = world.bind("shared", "one").await?;
         let other = world.bind("shared", "other").await?;
         let is_shared = |status: &APIServiceNamespaceStatus| status.shared_namespace.as_deref() == Some("saloon");
@@ -400,10 +452,7 @@ fn contracts_share_a_namespace_only_where_nobody_else_has_it() -> Result<()> {
         }
         let is_mapped =
             |status: &APIServiceNamespaceStatus| status.namespace.is_some() && status.shared_namespace.is_none();
-        for (name, reason) in [
-            ("kube-system", "SharedNamespaceReserved"),
-            ("occupied", "ForeignSharedNamespace"),
-        ] {
+        for (name, reason) in [("kube-system", "SharedNamespaceReserved"), ("occupied", UNLABELLED)] {
             world.ask(&one, name).await?;
             world.told(&one, name, reason, is_mapped).await?;
             ensure!(!world.may(&one, "get", "secrets", name).await?, "{name}");
@@ -414,60 +463,102 @@ fn contracts_share_a_namespace_only_where_nobody_else_has_it() -> Result<()> {
             .told(&one, "fourth", "TooManyNamespaces", |status| status.namespace.is_none())
             .await?;
         world.give_back(&one, "kube-system").await?;
-        world
-            .told(&one, "fourth", "", |status| status.namespace.is_some())
-            .await?;
+        // The consumer chose a name that the provider may want one day: no namespace is made for it, and the mend is named.
+        let told = world.told(&one, "fourth", UNLABELLED, is_mapped).await?;
+        let ready = bindery_api::conditions::get(&told.conditions, "Ready").context("no condition")?;
+        let mend = "kubectl label namespace fourth kube-bind.io/shared=true";
+        ensure!(ready.message.contains(mend), "{ready:?}");
+        ensure!(namespaces.get_opt("fourth").await?.is_none(), "it was made");
         // The admin agrees, and later takes it back.
-        let label = |value: Value| Patch::Merge(json!({"metadata": {"labels": {labels::SHARED: value}}}));
-        let namespaces: Api<Namespace> = world.all();
         namespaces
-            .patch("occupied", &PatchParams::default(), &label(json!("true")))
+            .patch("occupied", &params, &label(labels::SHARED, json!("true")))
             .await?;
         world
             .told(&one, "occupied", "", |status| status.shared_namespace.is_some())
             .await?;
         world.counts(&one, "get", "secrets", "occupied", true).await?;
         namespaces
-            .patch("occupied", &PatchParams::default(), &label(Value::Null))
+            .patch("occupied", &params, &label(labels::SHARED, Value::Null))
             .await?;
-        world
-            .told(&one, "occupied", "ForeignSharedNamespace", is_mapped)
-            .await?;
+        world.told(&one, "occupied", UNLABELLED, is_mapped).await?;
         world.counts(&one, "get", "secrets", "occupied", false).await?;
-        // A copy in it holds up its contract's end until the konnector has withdrawn it.
-        let copy: Secret = serde_json::from_value(json!({
-            "metadata": {"name": "copy", "annotations": {annotations::CLUSTER_NAMESPACE: &one}},
-        }))?;
-        let secrets: Api<Secret> = world.within("saloon");
-        secrets.create(&PostParams::default(), &copy).await?;
-        let asked: Api<APIServiceNamespace> = world.within(&one);
-        asked.delete("saloon", &DeleteParams::default()).await?;
-        world.told(&one, "saloon", "Draining", |_| true).await?;
-        ensure!(
-            world.may(&one, "delete", "secrets", "saloon").await?,
-            "the right to withdraw it"
-        );
-        secrets.delete("copy", &DeleteParams::default()).await?;
-        // The server's goes after the last, the admin's stays without a trace of us.
-        world.ended(&one, "saloon").await?;
+        // Each leaves by itself, and the admin's stays without a trace of us.
+        world.give_back(&one, "saloon").await?;
         world.counts(&one, "get", "secrets", "saloon", false).await?;
         ensure!(
             world.may(&other, "get", "secrets", "saloon").await?,
             "the other contract's"
         );
         world.give_back(&other, "saloon").await?;
-        world.is_gone("saloon", SOON).await?;
         world.give_back(&one, "occupied").await?;
-        let left = world
-            .within::<RoleBinding>("occupied")
-            .list(&kube::api::ListParams::default())
-            .await?;
-        ensure!(left.items.is_empty(), "{left:?}");
-        ensure!(
-            namespaces.get("occupied").await?.metadata.deletion_timestamp.is_none(),
-            "it is being deleted"
-        );
+        for name in ["saloon", "occupied"] {
+            let left = world
+                .within::<RoleBinding>(name)
+                .list(&kube::api::ListParams::default())
+                .await?;
+            ensure!(left.items.is_empty(), "{left:?}");
+            ensure!(
+                namespaces.get(name).await?.metadata.deletion_timestamp.is_none(),
+                "{name} is being deleted"
+            );
+        }
         Ok(())
+    })
+}
+
+/// A server of an earlier version made a namespace for a consumer that asked before the provider wanted the name.
+#[test]
+fn what_an_earlier_version_shared_is_closed_and_kept_until_its_admin_decides() -> Result<()> {
+    run(async {
+        let world = World::start("shared-before", &[]).await?;
+        let namespaces: Api<Namespace> = world.all();
+        let one = world.bind("shared", "one").await?;
+        for name in ["cert-manager", "saloon"] {
+            let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": name}}))?;
+            namespaces.create(&PostParams::default(), &namespace).await?;
+        }
+        let copy: Secret = serde_json::from_value(json!({
+            "metadata": {"name": "copy", "annotations": {annotations::CLUSTER_NAMESPACE: &one}},
+        }))?;
+        let secrets: Api<Secret> = world.within("cert-manager");
+        secrets.create(&PostParams::default(), &copy).await?;
+        let user = format!("{}/{one}", annotations::SHARED_BY);
+        let made = Patch::Merge(json!({"metadata": {
+            "labels": {labels::SHARED: "true", labels::COMPONENT: "shared-namespace"},
+            "annotations": {user: "true", annotations::GRANTED_CLAIMS: "secrets"},
+        }}));
+        for name in ["cert-manager", "saloon"] {
+            namespaces.patch(name, &PatchParams::default(), &made).await?;
+        }
+        world.ask(&one, "cert-manager").await?;
+        let is_mapped =
+            |status: &APIServiceNamespaceStatus| status.namespace.is_some() && status.shared_namespace.is_none();
+        let told = world.told(&one, "cert-manager", UNLABELLED, is_mapped).await?;
+        let ready = bindery_api::conditions::get(&told.conditions, "Ready").context("no condition")?;
+        let mend = "kubectl label namespace cert-manager kube-bind.io/component-";
+        ensure!(ready.message.contains(mend), "{ready:?}");
+        ensure!(
+            !world.may(&one, "get", "secrets", "cert-manager").await?,
+            "it reads Secrets"
+        );
+        // One that is empty goes. What is in the other one stays, until its admin shares it or deletes it.
+        world.is_gone("saloon", SOON).await?;
+        secrets.get("copy").await?;
+        namespaces
+            .patch(
+                "cert-manager",
+                &PatchParams::default(),
+                &label(labels::COMPONENT, Value::Null),
+            )
+            .await?;
+        world
+            .told(&one, "cert-manager", "", |status| status.shared_namespace.is_some())
+            .await?;
+        world.counts(&one, "get", "secrets", "cert-manager", true).await?;
+        world.give_back(&one, "cert-manager").await?;
+        let left = namespaces.get("cert-manager").await?;
+        ensure!(left.metadata.deletion_timestamp.is_none(), "{left:?}");
+        secrets.get("copy").await.map(drop).map_err(Into::into)
     })
 }
 

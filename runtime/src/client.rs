@@ -1,5 +1,6 @@
 //! Kubernetes clients for controllers: no request is delayed by the client, none hangs, and the caller decides about retries.
 
+mod clock;
 mod h2_pool;
 mod lease_check;
 mod network;
@@ -34,6 +35,7 @@ use lease_check::LeaseCheck;
 use traffic::PoolTraffic;
 use transport::Endpoint;
 
+pub use clock::ServerClock;
 pub use network::{Network, Transport, TransportBody};
 pub use rate_limit::RateLimit;
 pub(crate) use request::{RequestKind, ResponseTimer};
@@ -93,6 +95,8 @@ pub struct Clients {
     pub write: Client,
     /// For leases and heartbeats, which a burst of writes must not delay.
     pub lease: Client,
+    /// The time of the cluster, as answers to `write` and `lease` tell it.
+    pub clock: ServerClock,
 }
 
 /// Limits that the user of a command sets for its requests.
@@ -112,6 +116,7 @@ struct ClientLayers<'a> {
     timeout: Option<Duration>,
     rate: Option<&'a RateLimit>,
     lease: Option<&'a LeaseCheck>,
+    clock: Option<&'a ServerClock>,
 }
 
 impl std::fmt::Debug for Clients {
@@ -121,6 +126,16 @@ impl std::fmt::Debug for Clients {
 }
 
 impl Clients {
+    /// Uses one client for all traffic. Nothing reads the clock of the cluster.
+    pub fn of(client: Client) -> Self {
+        Self {
+            watch: client.clone(),
+            write: client.clone(),
+            lease: client,
+            clock: ServerClock::default(),
+        }
+    }
+
     /// Builds the clients of one cluster without connecting. Each client keeps `idle_max` idle connections at most.
     pub fn new(config: &Config, idle_max: usize) -> Result<Self, ClientError> {
         Self::counted(config, None, idle_max, &ClusterTraffic::default())
@@ -169,6 +184,12 @@ impl Clients {
             timeout,
             rate,
             lease,
+            clock: None,
+        };
+        let clock = ServerClock::default();
+        let told = |layers| ClientLayers {
+            clock: Some(&clock),
+            ..layers
         };
         let (rate, request_timeout) = (limits.rate.as_ref(), Some(REQUEST_TIMEOUT));
         let check = Some(network.lease_check());
@@ -176,16 +197,18 @@ impl Clients {
         if let Some(transport) = network.transport() {
             return Ok(Self {
                 watch: layers(watch, wanted(None), rate, None).client(transport.clone())?,
-                write: layers(write, wanted(request_timeout), rate, check).client(transport.clone())?,
-                lease: layers(lease, request_timeout, None, None).client(transport)?,
+                write: told(layers(write, wanted(request_timeout), rate, check)).client(transport.clone())?,
+                lease: told(layers(lease, request_timeout, None, None)).client(transport)?,
+                clock,
             });
         }
         let endpoint = Endpoint::new(config)?;
         Ok(Self {
             watch: layers(watch, wanted(None), rate, None).client(endpoint.watches(watch, idle_max))?,
-            write: layers(write, wanted(request_timeout), rate, check).client(endpoint.plain(write, idle_max))?,
+            write: told(layers(write, wanted(request_timeout), rate, check)).client(endpoint.plain(write, idle_max))?,
             // A lease that is renewed too late is lost, so the user's limits do not apply.
-            lease: layers(lease, request_timeout, None, None).client(endpoint.plain(lease, 2))?,
+            lease: told(layers(lease, request_timeout, None, None)).client(endpoint.plain(lease, 2))?,
+            clock,
         })
     }
 }
@@ -207,6 +230,7 @@ impl ClientLayers<'_> {
             timeout,
             rate,
             lease,
+            clock,
         } = self;
         let transport = match timeout {
             Some(limit) => Either::Left(ServiceBuilder::new().timeout(limit).service(transport)),
@@ -229,6 +253,11 @@ impl ClientLayers<'_> {
                 token
                     .cloned()
                     .map(|token| MapResponseLayer::new(move |response| token.notice(response))),
+            )
+            .option_layer(
+                clock
+                    .cloned()
+                    .map(|clock| MapResponseLayer::new(move |response| clock.notice(response))),
             )
             .option_layer(lease.cloned())
             .map_request(move |request: Request<Body>| {

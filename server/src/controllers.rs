@@ -61,7 +61,7 @@ struct ControllerCaches {
     role_bindings: Cache<RoleBinding>,
     cluster_roles: Cache<ClusterRole>,
     cluster_role_bindings: Cache<ClusterRoleBinding>,
-    /// Namespaces that contracts may share, which the server created or an admin labelled.
+    /// Namespaces that carry the label of shared ones: an admin labelled them, or a server of an earlier version created them.
     shared: Cache<Namespace>,
     /// The role bindings by which the server lists objects in namespaces that it made.
     server_bindings: Cache<RoleBinding>,

@@ -267,7 +267,7 @@ impl Issuer {
         }
     }
 
-    /// Deletes the anchors whose last token has expired.
+    /// Deletes the anchors whose last token has expired. `now` is the time of the API server, which issued the tokens.
     pub async fn collect(&self, contract: &str, now: Timestamp) -> Result<usize, WriteError> {
         let mut deleted = 0;
         for anchor in self.anchors(contract).await? {
@@ -291,7 +291,12 @@ impl Issuer {
     }
 
     async fn anchor(&self, contract: &str, last_revocation: Option<&str>) -> Result<Secret, WriteError> {
-        let wanted = anchor::new(contract, last_revocation, Timestamp::now(), &self.state.settings);
+        let wanted = anchor::new(
+            contract,
+            last_revocation,
+            self.state.clients.clock.now_or_local(),
+            &self.state.settings,
+        );
         let existing = self.secrets(contract).get_opt(&wanted.name_any()).await?;
         match existing {
             Some(existing) if meta::is_anchor(&existing.metadata) => Ok(existing),

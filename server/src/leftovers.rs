@@ -4,9 +4,10 @@
 use std::{collections::BTreeSet, fmt};
 
 use bindery_api::{
-    annotations, retention,
+    annotations, finalizers, retention,
     v1alpha2::{APIServiceExport, GroupResource, Isolation},
 };
+use k8s_openapi::api::core::v1::Namespace;
 use kube::{ResourceExt as _, api::ObjectMeta};
 
 use crate::{contract, state::State, writes::WriteError};
@@ -48,6 +49,9 @@ pub struct SyncedObject {
     pub uid: Option<String>,
     /// Resource version that the object was seen at.
     pub version: Option<String>,
+    /// The finalizers for which an object that is being deleted waits, but for those that the garbage collector removes; none for an object
+    /// that is not being deleted.
+    pub waits_for: Vec<String>,
 }
 
 /// The objects of an export: those of its resources that belong to the contract, except for resources that another export of
@@ -97,6 +101,18 @@ pub async fn in_namespace(state: &State, contract: &str, namespace: &str) -> Res
         cluster: false,
     };
     list(state, contract, &resources, &area).await
+}
+
+/// The objects in a provider namespace that is being deleted which wait for finalizers, whoever put them there, of every custom
+/// resource that the contract may have had there.
+pub async fn held_in_namespace(state: &State, contract: &str, namespace: &Namespace) -> Result<Leftovers, WriteError> {
+    let mut resources = known_resources(state, contract);
+    for record in [GrantRecord::Resources, GrantRecord::Claims] {
+        resources.extend(recorded(namespace, record));
+    }
+    let mut objects = list::everything(state, contract, &resources, &namespace.name_any()).await?;
+    objects.retain(|object| !object.waits_for.is_empty());
+    Ok(Leftovers { objects })
 }
 
 /// The resources of an export that no other export of its contract offers.
@@ -153,6 +169,33 @@ impl Leftovers {
         self.objects.iter().filter(|object| !object.released).count()
     }
 
+    /// What objects that are being deleted wait for, and the mend; `None` if none waits.
+    pub fn explain_held(&self) -> Option<String> {
+        let mut held = self.objects.iter().filter(|object| !object.waits_for.is_empty());
+        let first = held.next()?;
+        let SyncedObject {
+            resource,
+            namespace,
+            name,
+            waits_for,
+            ..
+        } = first;
+        let scope = match namespace.as_str() {
+            "" => String::new(),
+            namespace => format!(" -n {namespace}"),
+        };
+        let more = match held.count() {
+            0 => String::new(),
+            1 => ", and 1 more object waits".to_owned(),
+            more => format!(", and {more} more objects wait"),
+        };
+        Some(format!(
+            "{first} is being deleted and waits for finalizers: {}{more}; if no program removes them any more, an admin of the \
+             provider can: kubectl patch {resource} {name}{scope} --type=merge -p '{{\"metadata\":{{\"finalizers\":null}}}}'",
+            waits_for.join(", ")
+        ))
+    }
+
     /// Whether there are released objects.
     pub fn has_released(&self) -> bool {
         self.objects.iter().any(|object| object.released)
@@ -160,7 +203,7 @@ impl Leftovers {
 }
 
 impl fmt::Display for Leftovers {
-    /// How many objects have not been released, and the names of the first three.
+    /// How many objects have not been released, the names of the first three, and what those wait for that are being deleted.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const NAMED: usize = 3;
         let unreleased: Vec<_> = self.objects.iter().filter(|object| !object.released).collect();
@@ -171,7 +214,11 @@ impl fmt::Display for Leftovers {
         } else {
             "objects remain"
         };
-        write!(f, "{} {remain}: {}{more}", unreleased.len(), named.join(", "))
+        write!(f, "{} {remain}: {}{more}", unreleased.len(), named.join(", "))?;
+        match self.explain_held() {
+            Some(held) => write!(f, "; {held}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -183,6 +230,10 @@ impl SyncedObject {
     pub fn of(resource: GroupResource, namespace: &str, metadata: &ObjectMeta, contract: &str) -> Self {
         let value = |key: &str| metadata.annotations.as_ref()?.get(key).map(String::as_str);
         let released = value(annotations::RELEASED).is_some_and(|value| annotations::is_released(value, contract));
+        let is_deleting = metadata.deletion_timestamp.is_some();
+        let waits_for = metadata.finalizers.iter().flatten();
+        let waits_for =
+            waits_for.filter(|name| is_deleting && !finalizers::OF_GARBAGE_COLLECTOR.contains(&name.as_str()));
         Self {
             resource,
             namespace: namespace.to_owned(),
@@ -190,6 +241,7 @@ impl SyncedObject {
             released: released || retention::is_retained(value, contract),
             uid: metadata.uid.clone(),
             version: metadata.resource_version.clone(),
+            waits_for: waits_for.cloned().collect(),
         }
     }
 }

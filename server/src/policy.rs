@@ -29,7 +29,7 @@ pub mod requests;
 pub const NAME: &str = "kube-bind-binder";
 /// The message with which the policy, and nothing else, denies [`names::POLICY_PROBE`]. Its revision is raised with every change
 /// of what the policy forbids, so that an older policy proves nothing.
-pub const ANSWER: &str = "policy.probe is refused by kube-bind-binder, revision 3";
+pub const ANSWER: &str = "policy.probe is refused by kube-bind-binder, revision 4";
 
 /// The shortest lifetime that the API server grants, in seconds. The token never leaves this process.
 const TOKEN_SECONDS: i64 = 600;

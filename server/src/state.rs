@@ -18,6 +18,7 @@ use bindery_runtime::{
     events::{Recorder, Reporter},
     watch::Source,
 };
+use jiff::Timestamp;
 use k8s_openapi::{
     api::{
         authentication::v1::SelfSubjectReview,
@@ -197,6 +198,16 @@ impl State {
             }
             Err(state.complaint().unwrap_or_else(|| "still listing".to_owned()))
         })
+    }
+
+    /// The API server's time, by which the server judges what it deletes because its time is over. The clock of this machine may be
+    /// wrong. `None` if answers of the API server have no date: then the caller deletes nothing.
+    pub fn time(&self) -> Option<Timestamp> {
+        let now = self.clients.clock.now();
+        if now.is_none() {
+            tracing::warn!("answers of the API server have no date; nothing is deleted whose time is over");
+        }
+        now
     }
 
     /// The contract namespace of that name; `None` for any other namespace.

@@ -342,11 +342,7 @@ mod tests {
             std::future::pending::<Result<http::Response<kube::client::Body>, std::io::Error>>()
         });
         let client = Client::new(service, "default");
-        let rest = Rest::new(Clients {
-            watch: client.clone(),
-            write: client.clone(),
-            lease: client,
-        });
+        let rest = Rest::new(Clients::of(client));
         let listed = rest.list(&crate::sets::resource(), None, None).await.unwrap_err();
         assert!(errors::is_transient(&listed), "{listed}");
         let explained = errors::explain(&listed);

@@ -57,11 +57,7 @@ impl Memory {
             }
         });
         let client = kube::Client::new(service, "default");
-        Clients {
-            watch: client.clone(),
-            write: client.clone(),
-            lease: client,
-        }
+        Clients::of(client)
     }
 
     pub(crate) fn get(&self, path: &str) -> Option<Value> {

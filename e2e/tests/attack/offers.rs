@@ -1,7 +1,7 @@
 //! What the provider offers: one API for each way of placing objects, and one that the attacker may not even see.
 
 use anyhow::{Result, ensure};
-use bindery_api::{Conditions as _, v1alpha2 as api};
+use bindery_api::{Conditions as _, labels, v1alpha2 as api};
 use bindery_e2e::{Provider, eventually, wildwest::SOON};
 use kube::{
     Api,
@@ -189,6 +189,10 @@ pub(crate) async fn publish(provider: &Provider, offers: &[Offer]) -> Result<()>
         .flat_map(|offer| [offer.rights(), offer.crd(), offer.template()])
         .collect();
     items.push(rights_on_claims());
+    // Its admin lets consumers share it.
+    items.push(json!({
+        "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": RANCH, "labels": {labels::SHARED: "true"}},
+    }));
     items.push(json!({
         "apiVersion": "kube-bind.io/v1alpha2", "kind": "Collection", "metadata": {"name": "zorros-wardrobe"},
         "spec": {"description": "Zorro's", "templates": [{"name": MASKS.name}]},

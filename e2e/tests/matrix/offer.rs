@@ -1,6 +1,9 @@
 //! What a provider offers for a cell: the API `riders` of a group of its own, with claims.
 
-use bindery_api::v1alpha2::{InformerScope, Scope};
+use bindery_api::{
+    labels,
+    v1alpha2::{InformerScope, Isolation, Scope},
+};
 use kube::api::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
@@ -48,7 +51,15 @@ impl Cell {
 
     /// Everything that a provider needs to offer it.
     pub(crate) fn offer(&self) -> Vec<Value> {
-        vec![self.rights(), self.crd(), self.template()]
+        let mut offer = vec![self.rights(), self.crd(), self.template()];
+        if self.isolation() == Isolation::None {
+            // The consumers share the namespace of what they claim, as its admin says.
+            offer.push(json!({
+                "apiVersion": "v1", "kind": "Namespace",
+                "metadata": {"name": self.name, "labels": {labels::SHARED: "true"}},
+            }));
+        }
+        offer
     }
 
     fn crd(&self) -> Value {

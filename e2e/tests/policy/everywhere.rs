@@ -1,16 +1,26 @@
 //! What holds in a contract's own namespaces too, and who is concerned at all.
 
 use anyhow::{Context as _, Result, ensure};
-use bindery_api::names;
-use k8s_openapi::api::{authorization::v1::SelfSubjectAccessReview, core::v1::Secret};
+use bindery_api::{
+    names,
+    v1alpha2::{APIServiceNamespace, APIServiceNamespaceSpec},
+};
+use bindery_e2e::eventually_ok;
+use k8s_openapi::{
+    api::{
+        authorization::v1::SelfSubjectAccessReview,
+        core::v1::{ConfigMap, Secret},
+    },
+    apimachinery::pkg::apis::meta::v1::OwnerReference,
+};
 use kube::{
-    Api,
+    Api, ResourceExt as _,
     api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 
 use crate::world::{
-    A, AB, NOT_OWN, PROBE, SHARED, case, change, cowboy, cowboys, dry_run, named, refused, sheriff, sheriffs,
+    A, AB, NOT_OWN, PROBE, SHARED, SOON, case, change, cowboy, cowboys, dry_run, named, refused, sheriff, sheriffs,
 };
 
 #[test]
@@ -77,6 +87,96 @@ fn token_secrets_are_refused_everywhere() -> Result<()> {
         let label = Patch::Merge(json!({"metadata": {"labels": {"mine": "true"}}}));
         refused(ours.patch("planted", &PatchParams::default(), &label).await, &says)?;
         refused(ours.delete("planted", &DeleteParams::default()).await, &says)
+    })
+}
+
+#[test]
+fn a_contract_adds_no_finalizers_and_keeps_those_of_operators() -> Result<()> {
+    case(async |world| {
+        let says = ["adds no finalizers to"];
+        let finalizers = |all: &[&str]| Patch::Merge(json!({"metadata": {"finalizers": all}}));
+        let (operators, own) = ("operator.example.dev/cleans", "joe.example.dev/stays");
+        let (params, admin) = (PatchParams::default(), world.plane.client());
+        for (ours, admins, object) in [
+            (cowboys(&world.a, A), cowboys(&admin, A), cowboy("held", None)),
+            (
+                cowboys(&world.a, "kube-bind-a-ranch"),
+                cowboys(&admin, "kube-bind-a-ranch"),
+                cowboy("held", None),
+            ),
+            (
+                cowboys(&world.a, SHARED),
+                cowboys(&admin, SHARED),
+                cowboy(&named(A, "held"), None),
+            ),
+            (sheriffs(&world.a), sheriffs(&admin), sheriff(&named(A, "held"), None)),
+        ] {
+            let name = object.name_any();
+            let mut held = object.clone();
+            held.metadata.finalizers = Some(vec![own.to_owned()]);
+            refused(ours.create(&dry_run(), &held).await, &says)?;
+            let apply = PatchParams::apply("kube-bind.io").force();
+            refused(ours.patch(&name, &apply, &Patch::Apply(held)).await, &says)?;
+            ours.create(&PostParams::default(), &object).await?;
+            refused(ours.patch(&name, &params, &finalizers(&[own])).await, &says)?;
+            // What an operator of the provider added stays when the contract writes, and does not keep it from writing.
+            admins.patch(&name, &params, &finalizers(&[operators])).await?;
+            let written = ours.patch(&name, &params, &change("ride")).await?;
+            ensure!(written.finalizers() == [operators], "{:?}", written.metadata);
+            refused(ours.patch(&name, &params, &finalizers(&[operators, own])).await, &says)?;
+            refused(ours.patch(&name, &params, &finalizers(&[own])).await, &says)?;
+            ours.delete(&name, &DeleteParams::default()).await?;
+            admins.patch(&name, &params, &finalizers(&[])).await?;
+        }
+        let mut secret = Secret::default();
+        secret.metadata.name = Some("held".to_owned());
+        let mut request = APIServiceNamespace::new("held", APIServiceNamespaceSpec {});
+        for finalizers in [None, Some(vec![own.to_owned()])] {
+            secret.metadata.finalizers.clone_from(&finalizers);
+            request.metadata.finalizers.clone_from(&finalizers);
+            let secrets: Api<Secret> = Api::namespaced(world.a.clone(), "kube-bind-a-ranch");
+            let requests: Api<APIServiceNamespace> = Api::namespaced(world.a.clone(), A);
+            let outcomes = [
+                secrets.create(&dry_run(), &secret).await.map(drop),
+                requests.create(&dry_run(), &request).await.map(drop),
+            ];
+            for outcome in outcomes {
+                match &finalizers {
+                    None => outcome?,
+                    Some(_) => refused(outcome, &says)?,
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+/// An owner that is deleted in foreground waits for such dependents, and these for finalizers alone, which a contract cannot add.
+#[test]
+fn no_owner_is_held_by_what_a_contract_puts_below_it() -> Result<()> {
+    case(async |world| {
+        let admins: Api<ConfigMap> = Api::namespaced(world.plane.client(), "kube-bind-a-ranch");
+        let mut owner = ConfigMap::default();
+        owner.metadata.name = Some("owner".to_owned());
+        let owner = admins.create(&PostParams::default(), &owner).await?;
+        let mut below = cowboy("below", None);
+        below.metadata.owner_references = Some(vec![OwnerReference {
+            api_version: "v1".to_owned(),
+            kind: "ConfigMap".to_owned(),
+            name: owner.name_any(),
+            uid: owner.uid().context("a UID")?,
+            block_owner_deletion: Some(true),
+            ..OwnerReference::default()
+        }]);
+        let ours = cowboys(&world.a, "kube-bind-a-ranch");
+        ours.create(&PostParams::default(), &below).await?;
+        admins.delete("owner", &DeleteParams::foreground()).await?;
+        eventually_ok("owner and dependent to be gone", SOON, async || {
+            let left = (admins.get_opt("owner").await?, ours.get_opt("below").await?);
+            ensure!(left == (None, None), "{left:?}");
+            Ok(())
+        })
+        .await
     })
 }
 

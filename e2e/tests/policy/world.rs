@@ -16,7 +16,7 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-const SOON: Duration = Duration::from_mins(2);
+pub(crate) const SOON: Duration = Duration::from_mins(2);
 /// The first is a prefix of the second, but not with a dash.
 const CONTRACTS: [&str; 3] = [A, AB, LAST];
 pub(crate) const A: &str = "kube-bind-a";
@@ -25,7 +25,7 @@ pub(crate) const AB: &str = "kube-bind-ab";
 pub(crate) const LAST: &str = "kube-bind-last";
 /// Both contracts share it.
 pub(crate) const SHARED: &str = "wild-west";
-pub(crate) const PROBE: &str = "policy.probe is refused by kube-bind-binder, revision 3";
+pub(crate) const PROBE: &str = "policy.probe is refused by kube-bind-binder, revision 4";
 
 /// Why it could not be started is told by every case: it is not tried again.
 static WORLD: OnceCell<Result<World, String>> = OnceCell::const_new();

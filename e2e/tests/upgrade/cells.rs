@@ -129,7 +129,15 @@ impl Cell {
             "apiVersion": "kube-bind.io/v1alpha2", "kind": "APIServiceExportTemplate",
             "metadata": {"name": self.name}, "spec": spec,
         });
-        json!({"apiVersion": "v1", "kind": "List", "items": [crd, rights, template]})
+        let mut items = vec![crd, rights, template];
+        if self.claims && !self.is_namespaced() {
+            // As its admin says. What a former version made without asking is not shared any more after the upgrade.
+            items.push(json!({
+                "apiVersion": "v1", "kind": "Namespace",
+                "metadata": {"name": NAMESPACE, "labels": {"kube-bind.io/shared": "true"}},
+            }));
+        }
+        json!({"apiVersion": "v1", "kind": "List", "items": items})
     }
 
     /// Whether the API is namespaced on the consumer.

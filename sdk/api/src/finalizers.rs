@@ -12,3 +12,6 @@ pub const NAMESPACE: &str = "kube-bind.io/namespace";
 /// Kubernetes' own: kept on an object that was deleted with propagation policy Orphan, until the garbage collector has taken it off the
 /// owner references of its dependents.
 pub const ORPHAN: &str = "orphan";
+/// Kubernetes' own, which the garbage collector removes by itself: [`ORPHAN`], and the one on an object that was deleted in foreground and
+/// waits for its dependents.
+pub const OF_GARBAGE_COLLECTOR: [&str; 2] = [ORPHAN, "foregroundDeletion"];

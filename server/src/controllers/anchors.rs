@@ -3,12 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use bindery_runtime::queue::Queue;
-use jiff::Timestamp;
 
 use super::{Context, Next, Reconcile, Running};
 use crate::{contract, credentials::Issuer, state::State, writes::WriteError};
 
-/// How often each contract is looked at. Anchors live for days, so that an hour more does not matter.
+/// How often each contract is looked at. Anchors live for days, so that an hour more does not matter. An anchor that is deleted before its
+/// time ends credentials that are in use, so that the API server's time counts, by which it issued them.
 const INTERVAL: Duration = Duration::from_hours(1);
 
 struct Anchors {
@@ -41,9 +41,11 @@ impl Reconcile for Anchors {
         if namespace.is_none_or(|namespace| contract::is_terminating(&namespace)) {
             return Ok(Next::Change);
         }
-        let deleted = self.issuer.collect(contract, Timestamp::now()).await?;
-        if deleted > 0 {
-            tracing::info!(contract = %contract, deleted, "deleted anchors of expired tokens");
+        if let Some(now) = self.state.time() {
+            let deleted = self.issuer.collect(contract, now).await?;
+            if deleted > 0 {
+                tracing::info!(contract = %contract, deleted, "deleted anchors of expired tokens");
+            }
         }
         Ok(Next::After(INTERVAL.mul_f64(1.0 + rand::random::<f64>() / 4.0)))
     }

@@ -1,7 +1,7 @@
 //! Serves BindableResourcesRequests: creates the contract, grants the template, asks for the export by an
 //! APIServiceExportRequest, and waits until that is ready.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bindery_api::v1alpha2::{BindableResourcesRequest, LocalSecretKeyRef, Phase};
 use bindery_runtime::cache::ObjectKey;
@@ -26,6 +26,9 @@ mod validate;
 
 use plan::{Observed, RequestStep};
 use status::RequestOutcome;
+
+/// How soon to look again at a request whose time to live may be over, while the API server tells no time.
+const UNTIMED: Duration = Duration::from_mins(1);
 
 /// Works on requests that calls made.
 #[derive(Clone)]
@@ -55,7 +58,7 @@ impl Reconcile for Requests {
         let Some(request) = caches.requests.get_key(key) else {
             return Ok(Next::Change);
         };
-        let now = Timestamp::now();
+        let now = self.context.state.clients.clock.now_or_local();
         if let Some(next) = self.finished(&request, now).await? {
             return Ok(next);
         }
@@ -88,6 +91,7 @@ impl Requests {
             status::Expiry::Undecided => return Ok(None),
             status::Expiry::Never => Next::Change,
             status::Expiry::In(delay) => Next::After(delay),
+            status::Expiry::Now if self.context.state.time().is_none() => Next::After(UNTIMED),
             status::Expiry::Now => {
                 let write = Write::delete("its time to live is over", request);
                 write.apply(&self.context.state.clients.write).await?;

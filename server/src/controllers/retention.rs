@@ -34,6 +34,9 @@ mod plan;
 /// How long copies are retained if neither an export nor a template says it any more.
 const DEFAULT: Duration = Duration::from_hours(72);
 
+/// How soon to look again while the API server tells no time.
+const UNTIMED: Duration = Duration::from_mins(1);
+
 struct Retained {
     context: Context,
     /// The provider namespaces to look at, by their APIServiceNamespaces: the last copy in one may have ended.
@@ -88,7 +91,9 @@ impl Reconcile for Retained {
             Err(error) if error.is_forbidden() => return Ok(Next::Change),
             copies => copies?,
         };
-        let now = Timestamp::now();
+        let Some(now) = state.time() else {
+            return Ok(Next::After(UNTIMED));
+        };
         let mut ends = Vec::new();
         for copy in &copies {
             let Some(contract) = copy.annotations().get(annotations::CLUSTER_NAMESPACE) else {
@@ -97,7 +102,7 @@ impl Reconcile for Retained {
             let Some(step) = step(&copy.metadata, contract, self.duration(contract, resource), now) else {
                 continue;
             };
-            let Some(end) = self.take(resource, &copy.metadata, step).await? else {
+            let Some(end) = self.take(resource, &copy.metadata, step, now).await? else {
                 let place = copy.metadata.namespace.as_deref().unwrap_or_default();
                 let place = self.context.state.caches.namespaces.get("", place);
                 if let Some(key) = place.and_then(|place| made_for(&place)) {
@@ -144,6 +149,7 @@ impl Retained {
         resource: &GroupResource,
         copy: &ObjectMeta,
         step: RetentionStep,
+        now: Timestamp,
     ) -> Result<Option<Timestamp>, WriteError> {
         let (namespace, name) = (
             copy.namespace.as_deref().unwrap_or_default(),
@@ -180,7 +186,7 @@ impl Retained {
             Ok(()) => Ok(until),
             Err(error) if errors::is_not_found(&error) => Ok(None),
             // Somebody changed it meanwhile: look again.
-            Err(error) if errors::is_conflict(&error) => Ok(Some(Timestamp::now())),
+            Err(error) if errors::is_conflict(&error) => Ok(Some(now)),
             Err(error) => Err(error.into()),
         }
     }

@@ -91,7 +91,6 @@ impl Reconcile for ServiceNamespaces {
             (shared_roles, shared_bindings) = (Vec::new(), Vec::new());
         }
         let shared = made.shared.get("", name);
-        let shared_server_binding = made.server_bindings.get(name, claims::SERVER_ROLE);
         let contract_stays = state
             .contract(contract)
             .is_some_and(|contract| !contract::is_terminating(&contract));
@@ -113,7 +112,6 @@ impl Reconcile for ServiceNamespaces {
                 namespace: shared.as_deref(),
                 roles: &shared_roles,
                 bindings: &shared_bindings,
-                server_binding: shared_server_binding.as_deref(),
                 proved: &self.proved(contract, &exports),
                 reserved: shared::reserved(name, &state.settings, |name| state.contract(name).is_some()),
             },
@@ -202,19 +200,19 @@ impl ServiceNamespaces {
         (!is_admitted).then_some(state.settings.max_namespaces_per_contract)
     }
 
-    /// Counts what is left in a provider namespace, and of the contract's copies in its shared namespace. Looks for valuable
-    /// objects where that decides.
+    /// Counts what is left in a provider namespace, or, if that is being deleted, lists what waits for finalizers in it. Looks for
+    /// valuable objects where that decides.
     async fn count(&self, seen: &Observed<'_>, namespace: &Namespace) -> Result<NamespaceLeftovers, WriteError> {
         let (state, name) = (&self.context.state, namespace.name_any());
+        if contract::is_terminating(namespace) {
+            return Ok(NamespaceLeftovers {
+                leftovers: leftovers::held_in_namespace(state, seen.contract, namespace).await?,
+                ..NamespaceLeftovers::default()
+            });
+        }
         let leftovers = leftovers::in_namespace(state, seen.contract, &name).await?;
         let claimed = claimed::list(state, &name, &recorded(namespace, GrantRecord::Claims)).await?;
-        let shared = match seen.shared.namespace {
-            Some(shared) if shared::is_used_by(shared, seen.contract) => {
-                claimed::list(state, seen.name, &recorded(shared, GrantRecord::Claims)).await?
-            }
-            _ => Vec::new(),
-        };
-        let mut left = end::count(seen, leftovers, claimed, shared);
+        let mut left = end::count(seen, leftovers, claimed);
         if end::needs_look(&left, namespace) {
             left.valuables = Some(valuable::look(state, &name, Some(seen.contract)).await?);
         }

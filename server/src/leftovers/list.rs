@@ -49,6 +49,27 @@ pub(super) async fn list(
     Ok(Leftovers { objects })
 }
 
+/// Lists all objects of these resources in a namespace, whoever's they are. Cluster-scoped and core resources have none there.
+pub(super) async fn everything(
+    state: &State,
+    contract: &str,
+    resources: &BTreeSet<GroupResource>,
+    namespace: &str,
+) -> Result<Vec<SyncedObject>, WriteError> {
+    let mut found = Vec::new();
+    for resource in resources {
+        let served = ServedResource::find(state, resource).await?;
+        let Some(served) = served.filter(|served| !served.is_cluster_scoped()) else {
+            continue;
+        };
+        let objects = metadata(&served.api(state, namespace), ListParams::default()).await?;
+        let objects = objects.iter().map(|object| &object.metadata);
+        found.extend(objects.map(|object| SyncedObject::of(resource.clone(), namespace, object, contract)));
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
 async fn list_one(
     api: Api<DynamicObject>,
     contract: &str,

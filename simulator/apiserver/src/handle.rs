@@ -4,7 +4,7 @@ use std::{cell::RefCell, sync::Arc};
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
-use jiff::Timestamp;
+use jiff::{Timestamp, fmt::rfc2822::DateTimePrinter};
 use serde_json::Value;
 
 use crate::{
@@ -116,7 +116,20 @@ pub(crate) fn answer(server: &mut ApiServer, now: Timestamp, request: &Request<B
         Err(error) => (Reply::Json(error.code, error.body()), Vec::new()),
     };
     warned.extend(more);
-    respond(reply, &warned, metadata_only)
+    let mut answer = respond(reply, &warned, metadata_only);
+    let headers = match &mut answer {
+        Answer::Watch { head, .. } => head.headers_mut(),
+        Answer::Whole(response) => response.headers_mut(),
+    };
+    if let Some(date) = date(now) {
+        headers.insert(header::DATE, date);
+    }
+    answer
+}
+
+fn date(now: Timestamp) -> Option<HeaderValue> {
+    let date = DateTimePrinter::new().timestamp_to_rfc9110_string(&now).ok()?;
+    HeaderValue::try_from(date).ok()
 }
 
 fn respond(reply: Reply, warnings: &[String], metadata_only: bool) -> Answer {

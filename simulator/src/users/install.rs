@@ -24,6 +24,11 @@ pub(crate) fn install(world: &mut World, topology: &Topology) {
             && let Some(mut hands) = Hands::on(world, Cluster::Provider(provider))
         {
             offer_api(&mut hands, provider, offer);
+            if offer.isolation == Isolation::None && !offer.claims.is_empty() {
+                for number in 1..=2 {
+                    hands.create(NAMESPACES, "", &shared_namespace(&namespace_name(number)));
+                }
+            }
             hands.create(NAMESPACES, "", &namespace(OWNERS));
             for consumer in topology.consumer_numbers() {
                 let account = json!({
@@ -50,6 +55,13 @@ pub(crate) fn install(world: &mut World, topology: &Topology) {
 /// A namespace without labels.
 pub(super) fn namespace(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+}
+
+/// A namespace of a provider that consumers may share.
+fn shared_namespace(name: &str) -> Value {
+    let mut shared = namespace(name);
+    shared["metadata"]["labels"] = json!({(labels::SHARED): "true"});
+    shared
 }
 
 /// The CRD of a provider.

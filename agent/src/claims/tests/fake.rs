@@ -88,11 +88,7 @@ impl Fake {
             }
         });
         let client = kube::Client::new(service, "default");
-        Clients {
-            watch: client.clone(),
-            write: client.clone(),
-            lease: client,
-        }
+        Clients::of(client)
     }
 
     /// Writes an object as its user does.

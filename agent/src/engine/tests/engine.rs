@@ -16,11 +16,7 @@ fn silent() -> Clients {
         std::future::pending::<Result<http::Response<kube::client::Body>, std::io::Error>>()
     });
     let client = kube::Client::new(service, "default");
-    Clients {
-        watch: client.clone(),
-        write: client.clone(),
-        lease: client,
-    }
+    Clients::of(client)
 }
 
 /// An engine between two clusters that never answer.

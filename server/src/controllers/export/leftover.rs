@@ -7,7 +7,6 @@ use bindery_api::{
     v1alpha2::{APIServiceExport, APIServiceNamespace, BoundSchema, GroupResource, Phase},
 };
 use bindery_runtime::cache::ObjectKey;
-use jiff::Timestamp;
 use kube::{Api, Resource, api::ListParams};
 
 use super::{Exports, IN_THE_WAY, plan::offers};
@@ -97,7 +96,7 @@ impl Exports {
         let unneeded = self.unneeded_in(contract, exports.items.iter());
         let resources: BTreeSet<_> = unneeded.resources().collect();
         let leftovers = leftovers::of_resources(state, contract, &resources).await?;
-        leftovers::release(state, contract, &leftovers, Timestamp::now()).await?;
+        leftovers::release(state, contract, &leftovers, state.clients.clock.now_or_local()).await?;
         writes::apply_all(&state.clients.write, unneeded.deletions()).await
     }
 
@@ -163,6 +162,7 @@ impl Unneeded {
 #[cfg(test)]
 mod tests {
     use bindery_api::v1alpha2::{APIServiceExportSpec, APIServiceNamespaceSpec, BoundSchemaSpec, ExportResource};
+    use jiff::Timestamp;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 
     use kube::ResourceExt as _;

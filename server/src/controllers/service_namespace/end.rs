@@ -4,7 +4,7 @@ use bindery_api::{
     Severity, annotations,
     conditions::{READY, false_condition},
     finalizers,
-    v1alpha2::{APIServiceExport, APIServiceNamespace},
+    v1alpha2::{APIServiceExport, APIServiceNamespace, GROUP, GroupResource},
 };
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
@@ -30,7 +30,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum NamespaceStep {
     Apply(Vec<Write>),
-    /// Objects of the contract remain: look again soon.
+    /// Objects of the contract remain, or rights that nothing may put off were withdrawn: look again soon.
     Drain(Vec<Write>),
     /// Objects that nobody removes keep the provider namespace: look again now and then.
     Leave(Vec<Write>),
@@ -42,14 +42,9 @@ pub(super) enum NamespaceStep {
     Delete(Box<Write>),
 }
 
-/// Adds up what is left: synced and claimed objects in the provider namespace, and the contract's copies in the shared one.
-/// Objects that nobody will remove count as released: they do not delay the end, and keep the namespace that they are in.
-pub(super) fn count(
-    seen: &Observed<'_>,
-    mut leftovers: Leftovers,
-    claimed: Vec<ClaimedObject>,
-    shared: Vec<ClaimedObject>,
-) -> NamespaceLeftovers {
+/// Adds up what is left: synced and claimed objects in the provider namespace. Objects that nobody will remove count as released: they
+/// do not delay the end, and keep the namespace that they are in.
+pub(super) fn count(seen: &Observed<'_>, mut leftovers: Leftovers, claimed: Vec<ClaimedObject>) -> NamespaceLeftovers {
     let exports = seen.exports;
     let is_pending = !seen.pending_exports.is_empty();
     let is_ours = |claimed: &ClaimedObject| claimed.copy_for.as_deref() == Some(seen.contract);
@@ -72,16 +67,6 @@ pub(super) fn count(
         released: claimed.object.released || !is_withdrawn(&claimed),
         ..claimed.object
     }));
-    // In the shared namespace only objects with the contract's annotation or name can be the contract's.
-    let prefix = format!("{}-", seen.contract);
-    let copies = shared.into_iter().filter(|claimed| {
-        let is_its = is_ours(claimed) || claimed.object.name.starts_with(&prefix);
-        is_its && is_withdrawn(claimed)
-    });
-    leftovers.objects.extend(copies.map(|claimed| SyncedObject {
-        released: false,
-        ..claimed.object
-    }));
     NamespaceLeftovers {
         leftovers,
         has_sources,
@@ -99,14 +84,19 @@ pub(super) fn needs_look(left: &NamespaceLeftovers, namespace: &Namespace) -> bo
 /// Plans the end of a namespace that nobody maps any more: it is deleted when no objects of the contract, no sources of claims and
 /// no valuable objects are left in it.
 pub(super) fn plan(seen: &Observed<'_>, object: Option<&APIServiceNamespace>) -> NamespaceStep {
+    let withdrawn = shared::withdraw(seen);
+    if !withdrawn.is_empty() {
+        return NamespaceStep::Drain(withdrawn);
+    }
     let Some(namespace) = seen.namespace.filter(|namespace| is_ours(seen, namespace)) else {
         let mut writes = Vec::new();
         shared::leave(seen, &mut writes);
         writes.extend(remove_finalizer(object));
+        writes.extend(object.and_then(|object| held_itself(seen, object)));
         return NamespaceStep::Apply(writes);
     };
     if contract::is_terminating(namespace) {
-        return NamespaceStep::Apply(Vec::new());
+        return terminating(seen, namespace, object);
     }
     let Some(left) = seen.left else {
         let existing = (seen.server_binding, seen.view_binding);
@@ -160,6 +150,47 @@ fn is_still_needed(seen: &Observed<'_>, object: &APIServiceNamespace) -> bool {
     seen.contract_stays
         && object.annotations().contains_key(annotations::STILL_NEEDED)
         && exports.any(|export| export.metadata.deletion_timestamp.is_none() && is_owner(export))
+}
+
+/// Waits for the end of a namespace that is being deleted, and says what it waits for where Kubernetes says that finalizers hold it.
+fn terminating(seen: &Observed<'_>, namespace: &Namespace, object: Option<&APIServiceNamespace>) -> NamespaceStep {
+    let conditions = namespace
+        .status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten());
+    let mut held = conditions.filter(|one| one.type_ == "NamespaceFinalizersRemaining" && one.status == "True");
+    let (Some(object), Some(held)) = (object, held.next()) else {
+        return NamespaceStep::Apply(Vec::new());
+    };
+    let Some(left) = seen.left else {
+        return NamespaceStep::Count;
+    };
+    let name = namespace.name_any();
+    let message = left.leftovers.explain_held().unwrap_or_else(|| {
+        // Of a resource whose objects the server may not list there any more.
+        format!(
+            "namespace {name} of the provider is being deleted: {}; if no program removes them any more, an admin of the provider can \
+             remove them from the objects of these kinds in it: kubectl describe namespace {name}",
+            held.message.as_deref().unwrap_or("finalizers remain")
+        )
+    });
+    NamespaceStep::Drain(held_by_finalizers(seen, object, message).into_iter().collect())
+}
+
+/// The status of an APIServiceNamespace that has only finalizers of others left.
+fn held_itself(seen: &Observed<'_>, object: &APIServiceNamespace) -> Option<Write> {
+    if writes::without_finalizer(object, finalizers::NAMESPACE).is_some() {
+        return None;
+    }
+    let resource = GroupResource::new(GROUP, "apiservicenamespaces");
+    let itself = SyncedObject::of(resource, seen.contract, &object.metadata, seen.contract);
+    let objects = vec![itself];
+    held_by_finalizers(seen, object, Leftovers { objects }.explain_held()?)
+}
+
+fn held_by_finalizers(seen: &Observed<'_>, object: &APIServiceNamespace, message: String) -> Option<Write> {
+    let condition = false_condition(READY, Severity::Warning, "HeldByFinalizers", message);
+    status(seen, object, None, Published::AsBefore, condition)
 }
 
 /// Gives up a namespace without deleting it, for released objects and those of the provider's own stay in it. What keeps it is

@@ -66,14 +66,12 @@ pub(super) struct NamespaceLeftovers {
 
 /// The shared namespace, and what decides about it.
 pub(super) struct SharedSeen<'a> {
-    /// The namespace, if it exists and contracts may share it.
+    /// The namespace, if it exists and carries the label of shared namespaces.
     pub(super) namespace: Option<&'a Namespace>,
     /// Roles in the namespace that carry label `kube-bind.io/contract`.
     pub(super) roles: &'a [Arc<Role>],
     /// Role bindings in the namespace that carry label `kube-bind.io/contract`.
     pub(super) bindings: &'a [Arc<RoleBinding>],
-    /// The binding by which the server lists claimed objects in the namespace.
-    pub(super) server_binding: Option<&'a RoleBinding>,
     /// Names of exports for which the admission policy was proved to be in force.
     pub(super) proved: &'a [String],
     /// Why contracts must not share a namespace of this name; `None` if they may.

@@ -1,9 +1,9 @@
 //! The shared namespace: it has the name of the consumer's namespace, and the claims of cluster-scoped exports without
-//! isolation are served in it, for several contracts. The server creates it, or an admin labels one. Roles in it have the
-//! contract in their names. One that the server created names in its annotations the contracts that use it, and is deleted
-//! after the last has left.
-
-use std::collections::BTreeMap;
+//! isolation are served in it, for several contracts. The provider's admin makes and labels it: whoever chooses a name on a
+//! consumer must not choose by that where several contracts read and write. Roles in it have the contract in their names.
+//!
+//! Servers of earlier versions made such namespaces without asking. No claims are served in these any more, and each is deleted
+//! once it is empty.
 
 use bindery_api::{
     Condition, Severity, annotations,
@@ -12,7 +12,7 @@ use bindery_api::{
     labels,
 };
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{ResourceExt as _, api::ObjectMeta};
+use kube::ResourceExt as _;
 use serde_json::json;
 
 use super::{
@@ -20,15 +20,9 @@ use super::{
     rights::{self, RightsWithin},
     status::Published,
 };
-use crate::{
-    contract,
-    leftovers::{GrantRecord, recorded},
-    rbac::claims::ClaimedPlacement,
-    settings::Settings,
-    writes::Write,
-};
+use crate::{contract, rbac::claims::ClaimedPlacement, settings::Settings, writes::Write};
 
-/// The value of label `kube-bind.io/component` on a shared namespace that the server created.
+/// The value of label `kube-bind.io/component` on a shared namespace that a server of an earlier version created.
 const COMPONENT: &str = "shared-namespace";
 
 /// What the status of an APIServiceNamespace says about its shared namespace.
@@ -60,25 +54,30 @@ fn is_under(name: &str, is_contract: impl Fn(&str) -> bool) -> bool {
     name.match_indices('-').any(|(at, _)| is_contract(&name[..at]))
 }
 
-/// Whether the server created a shared namespace. It never changes or deletes one that an admin labelled.
+/// Whether a server of an earlier version created a shared namespace. The server never changes or deletes one that an admin
+/// labelled. An admin who removes label `kube-bind.io/component` has labelled it.
 pub(super) fn is_made(namespace: &Namespace) -> bool {
     namespace.labels().get(labels::COMPONENT).map(String::as_str) == Some(COMPONENT)
 }
 
-/// The contracts that use a shared namespace, from the annotations of one that the server created.
+/// The contracts that used a shared namespace, from the annotations of one that an earlier version created.
 pub(super) fn users(namespace: &Namespace) -> impl Iterator<Item = &str> {
     let marks = namespace.annotations().keys();
     marks.filter_map(|key| key.strip_prefix(annotations::SHARED_BY)?.strip_prefix('/'))
 }
 
-/// Whether a contract uses this shared namespace, and the server created that.
-pub(super) fn is_used_by(namespace: &Namespace, contract: &str) -> bool {
-    is_made(namespace) && users(namespace).any(|user| user == contract)
-}
-
-/// Plans what the contract has in the shared namespace: the rights that serve claims, and their end when no export needs them.
+/// Plans what the contract has in the shared namespace: the rights that serve claims, and their end when no export needs them, or
+/// the namespace must not be shared.
 pub(super) fn plan<'a>(seen: &Observed<'a>, writes: &mut Vec<Write>) -> SharedOutcome<'a> {
     let is_served = !rights::claimed(seen, ClaimedPlacement::Shared).is_empty();
+    if let Some((reason, message)) = refusal(seen) {
+        leave(seen, writes);
+        return if is_served {
+            SharedOutcome::refused(Severity::Error, reason, message)
+        } else {
+            SharedOutcome::of(Published::No)
+        };
+    }
     if !is_served {
         if may_be_needed(seen) {
             rights::plan(seen, within(seen), writes);
@@ -87,35 +86,51 @@ pub(super) fn plan<'a>(seen: &Observed<'a>, writes: &mut Vec<Write>) -> SharedOu
         leave(seen, writes);
         return SharedOutcome::of(Published::No);
     }
-    if let Some(message) = &seen.shared.reserved {
-        leave(seen, writes);
-        return SharedOutcome::refused(Severity::Error, "SharedNamespaceReserved", message.clone());
-    }
-    match seen.shared.namespace {
-        None => writes.push(Write::create(
-            "claims are served in it",
-            &new_namespace(seen),
-            &[labels::SHARED],
-        )),
-        Some(namespace) if contract::is_terminating(namespace) => {
-            let message = format!(
-                "namespace {} of the provider is being deleted; claims are served again when it is gone",
-                seen.name
-            );
-            return SharedOutcome::refused(Severity::Info, "SharedNamespaceTerminating", message);
-        }
-        Some(namespace) => writes.extend(join(seen, namespace)),
-    }
-    let is_admins = seen.shared.namespace.is_some_and(|namespace| !is_made(namespace));
-    if !is_admins {
-        writes.extend(rights::server_binding(
-            seen.shared.server_binding,
+    if seen.shared.namespace.is_some_and(contract::is_terminating) {
+        let message = format!(
+            "namespace {} of the provider is being deleted; claims are served again when it is there again, labelled {}={}",
             seen.name,
-            seen.server,
-        ));
+            labels::SHARED,
+            annotations::TRUE
+        );
+        return SharedOutcome::refused(Severity::Info, "SharedNamespaceTerminating", message);
     }
     rights::plan(seen, within(seen), writes);
     SharedOutcome::of(Published::Yes(seen.name))
+}
+
+/// Why claims must not be served in the shared namespace, as reason and message of a condition; `None` if they may.
+fn refusal(seen: &Observed<'_>) -> Option<(&'static str, String)> {
+    if let Some(message) = &seen.shared.reserved {
+        return Some(("SharedNamespaceReserved", message.clone()));
+    }
+    let name = seen.name;
+    let message = match seen.shared.namespace {
+        Some(namespace) if !is_made(namespace) => return None,
+        Some(_) => format!(
+            "namespace {name} of the provider was made by a server of an earlier version, and no admin agreed that consumers share \
+             it, so that claims are not served in it any more; copies that are in it stay there; its admin can delete them, or \
+             share it again: kubectl label namespace {name} {}-",
+            labels::COMPONENT
+        ),
+        None => format!(
+            "no admin agreed that consumers share namespace {name} of the provider, so that claims are not served in it; an admin \
+             can create it, if it does not exist, and share it: kubectl label namespace {name} {}={}",
+            labels::SHARED,
+            annotations::TRUE
+        ),
+    };
+    Some(("SharedNamespaceNotLabelled", message))
+}
+
+/// Plans the end of what the contract has in a shared namespace in which claims must not be served. Nothing waits for it: what the
+/// contract does elsewhere cannot put it off.
+pub(super) fn withdraw(seen: &Observed<'_>) -> Vec<Write> {
+    let mut writes = Vec::new();
+    if refusal(seen).is_some() {
+        leave(seen, &mut writes);
+    }
+    writes
 }
 
 /// Plans the end of all that the contract has in the shared namespace.
@@ -124,7 +139,8 @@ pub(super) fn leave(seen: &Observed<'_>, writes: &mut Vec<Write>) {
     let Some(namespace) = seen.shared.namespace else {
         return;
     };
-    if is_used_by(namespace, seen.contract) && !contract::is_terminating(namespace) {
+    let is_user = is_made(namespace) && users(namespace).any(|user| user == seen.contract);
+    if is_user && !contract::is_terminating(namespace) {
         let annotation = json!({ user_annotation(seen.contract): null });
         writes.push(Write::annotate(
             "the contract does not use it any more",
@@ -134,20 +150,11 @@ pub(super) fn leave(seen: &Observed<'_>, writes: &mut Vec<Write>) {
     }
 }
 
-/// The status, and the end of all rights, where an object that is not the server's is in the way: the namespace itself, or an
-/// object in it.
+/// The status, and the end of all rights, where an object in the shared namespace is in the way that is not the server's.
 pub(super) fn foreign(seen: &Observed<'_>, name: &str, writes: &mut Vec<Write>) -> SharedOutcome<'static> {
     rights::remove(seen, within(seen), writes);
-    let message = if name == seen.name {
-        format!(
-            "namespace {name} exists on the provider and is not shared, so that claims are not served in it; its admin can \
-             label it {}={}",
-            labels::SHARED,
-            annotations::TRUE
-        )
-    } else {
-        format!("{name} exists on the provider and is not managed by kube-bind; its admin can rename or delete it")
-    };
+    let message =
+        format!("{name} exists on the provider and is not managed by kube-bind; its admin can rename or delete it");
     SharedOutcome::refused(Severity::Error, "ForeignSharedNamespace", message)
 }
 
@@ -172,46 +179,7 @@ fn within<'a>(seen: &Observed<'a>) -> RightsWithin<'a> {
     }
 }
 
-/// Records the contract and its claims in the annotations of a namespace that the server created, before rights are granted.
-/// The namespace is not deleted until the contract has left it.
-fn join(seen: &Observed<'_>, namespace: &Namespace) -> Option<Write> {
-    if !is_made(namespace) {
-        return None;
-    }
-    let before = recorded(namespace, GrantRecord::Claims);
-    let mut after = before.clone();
-    after.extend(rights::claimed(seen, ClaimedPlacement::Shared));
-    let joined = users(namespace).any(|user| user == seen.contract);
-    if joined && after == before {
-        return None;
-    }
-    let annotations = json!({
-        user_annotation(seen.contract): annotations::TRUE,
-        annotations::GRANTED_CLAIMS: GrantRecord::value(&after),
-    });
-    Some(Write::annotate("the contract uses it", namespace, &annotations))
-}
-
-fn new_namespace(seen: &Observed<'_>) -> Namespace {
-    let claims = GrantRecord::value(&rights::claimed(seen, ClaimedPlacement::Shared));
-    Namespace {
-        metadata: ObjectMeta {
-            name: Some(seen.name.to_owned()),
-            labels: Some(BTreeMap::from([
-                (labels::SHARED.to_owned(), annotations::TRUE.to_owned()),
-                (labels::COMPONENT.to_owned(), COMPONENT.to_owned()),
-            ])),
-            annotations: Some(BTreeMap::from([
-                (user_annotation(seen.contract), annotations::TRUE.to_owned()),
-                (annotations::GRANTED_CLAIMS.to_owned(), claims),
-            ])),
-            ..ObjectMeta::default()
-        },
-        ..Namespace::default()
-    }
-}
-
-/// The annotation of a shared namespace by which a contract uses it.
+/// The annotation of a shared namespace that an earlier version created, by which a contract used it.
 fn user_annotation(contract: &str) -> String {
     format!("{}/{contract}", annotations::SHARED_BY)
 }

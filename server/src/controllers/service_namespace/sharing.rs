@@ -1,5 +1,5 @@
-//! Deletes a shared namespace that the server created, after the last contract has left it and when neither claimed nor valuable
-//! objects are in it.
+//! Deletes a shared namespace that a server of an earlier version created, after the last contract has left it and when neither
+//! claimed nor valuable objects are in it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -52,7 +52,7 @@ struct Observed<'a> {
 /// What to do with a shared namespace.
 #[derive(Debug, PartialEq)]
 enum SharingStep {
-    /// Leave it: a contract uses it, or the server did not create it.
+    /// Leave it: a contract has not left it yet, or an admin labelled it.
     Stay,
     /// Give the server the right to list objects in it first.
     Bind(Vec<Write>),
@@ -87,8 +87,11 @@ fn plan(seen: &Observed<'_>) -> SharingStep {
     }
     match seen.is_used {
         Some(true) => SharingStep::Wait,
-        // As it was seen: a contract that joins writes its annotation first, and then the namespace stays.
-        Some(false) => SharingStep::Delete(Box::new(Write::delete_seen("no contract uses it", namespace))),
+        // As it was seen: an admin may take it over meanwhile, by its label.
+        Some(false) => SharingStep::Delete(Box::new(Write::delete_seen(
+            "no admin labelled it, and nothing is in it",
+            namespace,
+        ))),
         None => {
             let existing = (seen.server_binding, seen.view_binding);
             let bindings = rights::server_bindings(existing, &namespace.name_any(), seen.server);

@@ -4,7 +4,6 @@ use std::{sync::Arc, time::Duration};
 
 use bindery_api::labels;
 use bindery_runtime::{cache::Cache, client::Clients, errors, watch::Source};
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api,
@@ -190,7 +189,7 @@ impl Reconciler {
     fn requeue_after(&self) -> Duration {
         let last_served = self.last_served.as_ref();
         last_served.map_or(RETRY, |state| {
-            plan::requeue_after(state, &self.settings.policy, Timestamp::now())
+            plan::requeue_after(state, &self.settings.policy, self.clients.clock.now_or_local())
         })
     }
 
@@ -205,7 +204,8 @@ impl Reconciler {
                 .map_err(|source| self.refused("read", source))?;
             let stored = existing.as_ref().map(secret::decode).transpose();
             let stored = stored.map_err(|fault| self.fault(fault))?.flatten();
-            let now = Timestamp::now();
+            // That of the API server, whose answer was just read: a clock that is ahead drops CAs that clients still trust.
+            let now = self.clients.clock.now_or_local();
             let policy = &self.settings.policy;
             let change = decide(stored.as_ref(), self.last_served.as_ref(), policy, &KeyIssuer, now)?;
             let (state, reasons) = match (change, stored) {

@@ -146,7 +146,17 @@ fn the_policy_on_contracts_limits_them_to_their_own() {
         "kube-bind.io/apiservicenamespaces",
         "kube-bind-a",
         named("policy.probe"),
-        Err("policy.probe is refused by kube-bind-binder, revision 3"),
+        Err("policy.probe is refused by kube-bind-binder, revision 4"),
+    );
+    // Konnectors of kube-bind add owner references with this to requests for namespaces.
+    let mut owned = named("team1");
+    owned["metadata"]["ownerReferences"] = json!([{"name": "cowboys", "blockOwnerDeletion": true}]);
+    check_binder(
+        "CREATE",
+        "kube-bind.io/apiservicenamespaces",
+        "kube-bind-a",
+        owned,
+        Ok(()),
     );
     let mut token = named("t");
     token["type"] = json!("kubernetes.io/service-account-token");
@@ -157,6 +167,65 @@ fn the_policy_on_contracts_limits_them_to_their_own() {
         token,
         Err("Secrets that hold tokens of Kubernetes are no consumer's"),
     );
+}
+
+fn with_finalizers(name: &str, finalizers: &[&str]) -> Value {
+    let mut object = named(name);
+    object["metadata"]["finalizers"] = json!(finalizers);
+    object
+}
+
+#[track_caller]
+fn check_finalizers(resource: &str, namespace: &str, before: Option<&[&str]>, after: &[&str], is_admitted: bool) {
+    let store = with_policies(include_str!("../../../../deploy/server/policy.yaml"));
+    let binder = user("system:serviceaccount:kube-bind-a:kube-binder", &[]);
+    let of = |finalizers: &[&str]| with_finalizers("kube-bind-a-x", finalizers);
+    let write = Write {
+        user: &binder,
+        operation: if before.is_some() { "UPDATE" } else { "CREATE" },
+        resource,
+        namespace,
+        object: Some(of(after)),
+        old: before.map(of),
+    };
+    let judged = judge(&store, &write).map_err(|error| error.message);
+    if is_admitted {
+        assert_eq!(
+            judged,
+            Ok(Vec::new()),
+            "{resource} in {namespace:?}: {before:?} {after:?}"
+        );
+        return;
+    }
+    let refusal = judged.expect_err("admitted");
+    let (_, plural) = resource.split_once('/').unwrap();
+    let words = format!("contract kube-bind-a adds no finalizers to {plural}");
+    assert!(refusal.contains(&words), "{refusal}");
+}
+
+#[test]
+fn a_contract_adds_no_finalizers_and_keeps_those_of_others() {
+    let (operators, own) = ("operator.dev/cleans", "joe.dev/stays");
+    for (resource, namespace) in [
+        ("a.io/cowboys", "kube-bind-a"),
+        ("a.io/cowboys", "kube-bind-a-ranch"),
+        ("a.io/cowboys", ""),
+        ("/secrets", "kube-bind-a-ranch"),
+        ("/secrets", "other"),
+        ("kube-bind.io/apiservicenamespaces", "kube-bind-a"),
+        ("kube-bind.io/apiserviceexportrequests", "kube-bind-a"),
+    ] {
+        let check = |before: Option<&[&str]>, after: &[&str], is_admitted| {
+            check_finalizers(resource, namespace, before, after, is_admitted);
+        };
+        check(None, &[], true);
+        check(None, &[own], false);
+        check(Some(&[]), &[own], false);
+        check(Some(&[operators]), &[operators], true);
+        check(Some(&[operators]), &[], true);
+        check(Some(&[operators]), &[operators, own], false);
+        check(Some(&[operators]), &[own], false);
+    }
 }
 
 #[test]
@@ -187,7 +256,7 @@ fn a_denial_is_an_answer_of_kubernetes() {
         old: None,
     };
     let cause = "ValidatingAdmissionPolicy 'kube-bind-binder' with binding 'kube-bind-binder' denied request: policy.probe is \
-        refused by kube-bind-binder, revision 3";
+        refused by kube-bind-binder, revision 4";
     let expect = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "Forbidden", "code": 403,
         "message": format!("apiservicenamespaces.kube-bind.io \"policy.probe\" is forbidden: {cause}"),

@@ -48,7 +48,6 @@ pub(in super::super) struct World {
     pub(in super::super) shared: Option<Namespace>,
     pub(in super::super) shared_roles: Vec<Arc<Role>>,
     pub(in super::super) shared_bindings: Vec<Arc<RoleBinding>>,
-    pub(in super::super) shared_server_binding: Option<RoleBinding>,
     pub(in super::super) proved: Vec<String>,
     pub(in super::super) reserved: Option<String>,
     beyond: Option<usize>,
@@ -98,6 +97,7 @@ fn left(held: usize, released: usize) -> NamespaceLeftovers {
         released: index >= held,
         uid: None,
         version: None,
+        waits_for: Vec::new(),
     };
     NamespaceLeftovers {
         leftovers: Leftovers {
@@ -129,7 +129,6 @@ impl World {
             shared: None,
             shared_roles: Vec::new(),
             shared_bindings: Vec::new(),
-            shared_server_binding: None,
             proved: vec!["riders".to_owned()],
             reserved: None,
             beyond: None,
@@ -170,7 +169,6 @@ impl World {
                 namespace: self.shared.as_ref(),
                 roles: &self.shared_roles,
                 bindings: &self.shared_bindings,
-                server_binding: self.shared_server_binding.as_ref(),
                 proved: &self.proved,
                 reserved: self.reserved.clone(),
             },
@@ -186,7 +184,7 @@ impl World {
 
     /// Makes true what is planned, as the API server would.
     pub(in super::super) fn take_over(&mut self) {
-        let NamespaceStep::Apply(writes) = self.step() else {
+        let (NamespaceStep::Apply(writes) | NamespaceStep::Drain(writes)) = self.step() else {
             panic!("{:?}", self.step());
         };
         self.take(writes);
@@ -195,16 +193,10 @@ impl World {
     fn take(&mut self, writes: Vec<Write>) {
         for write in writes {
             let is_shared = is_about(&write, self.name);
-            let (namespace, roles, bindings, server_binding) = if is_shared {
-                let bindings = (&mut self.shared_bindings, &mut self.shared_server_binding);
-                (&mut self.shared, &mut self.shared_roles, bindings.0, bindings.1)
+            let (namespace, roles, bindings) = if is_shared {
+                (&mut self.shared, &mut self.shared_roles, &mut self.shared_bindings)
             } else {
-                (
-                    &mut self.namespace,
-                    &mut self.roles,
-                    &mut self.bindings,
-                    &mut self.server_binding,
-                )
+                (&mut self.namespace, &mut self.roles, &mut self.bindings)
             };
             if let Some(made) = write.created::<Namespace>() {
                 *namespace = Some(made);
@@ -214,7 +206,7 @@ impl World {
                 roles.push(Arc::new(role));
             } else if let Some(binding) = write.created::<RoleBinding>() {
                 if binding.name_any() == claims::SERVER_ROLE {
-                    *server_binding = Some(binding);
+                    self.server_binding = Some(binding);
                 } else if binding.name_any() == view::VIEW_BINDING {
                     self.view_binding = Some(binding);
                 } else {
@@ -512,6 +504,68 @@ fn a_namespace_that_is_still_needed_ends_without_waiting_for_its_copies() {
     world.check(&["drain", "Draining"]);
     world.exports = vec![export("riders", true), export("others", false)];
     world.check(&["drain", "Draining"]);
+}
+
+/// Kubernetes says which finalizers hold a namespace, but not on which object.
+#[test]
+fn what_holds_a_namespace_that_is_being_deleted_is_named_with_its_mend() {
+    let mut world = World::deleting();
+    let namespace = world.namespace.as_mut().unwrap();
+    namespace.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    let remaining =
+        "Some content in the namespace has finalizers remaining: joe.example.dev/stays in 1 resource instances";
+    let status = serde_json::json!({"conditions": [{
+        "type": "NamespaceFinalizersRemaining", "status": "False", "message": "All content-preserving finalizers finished",
+    }]});
+    namespace.status = serde_json::from_value(status).unwrap();
+    world.check(&[]);
+    let condition = &mut world
+        .namespace
+        .as_mut()
+        .unwrap()
+        .status
+        .as_mut()
+        .unwrap()
+        .conditions
+        .as_mut()
+        .unwrap()[0];
+    condition.status = "True".to_owned();
+    condition.message = Some(remaining.to_owned());
+    world.check(&["count"]);
+    let mut held = left(1, 0);
+    held.leftovers.objects[0].waits_for = vec!["joe.example.dev/stays".to_owned()];
+    for (left, expect) in [
+        (
+            held,
+            "kubectl patch cowboys.wildwest.dev cowboy-0 -n kube-bind-hd73d-team1",
+        ),
+        (left(0, 0), remaining),
+    ] {
+        world.left = Some(left);
+        world.check(&["drain", "HeldByFinalizers"]);
+        world.take_over();
+        world.check(&["drain"]);
+        let ready = world.object.as_ref().unwrap().condition(READY).unwrap();
+        assert!(
+            ready.message.contains(expect) && ready.message.contains("joe.example.dev/stays"),
+            "{ready:?}"
+        );
+    }
+    let object = world.object.take();
+    world.check(&[]);
+    // The consumer's own request for it may wait for others, too.
+    world.object = object;
+    world.namespace = None;
+    let finalizers = vec![finalizers::NAMESPACE.to_owned(), "joe.example.dev/stays".to_owned()];
+    world.object.as_mut().unwrap().metadata.finalizers = Some(finalizers);
+    world.check(&["mark"]);
+    world.take_over();
+    world.check(&["HeldByFinalizers"]);
+    world.take_over();
+    let ready = world.object.as_ref().unwrap().condition(READY).unwrap();
+    let mend = "kubectl patch apiservicenamespaces.kube-bind.io team1 -n kube-bind-hd73d ";
+    assert!(ready.message.contains(mend), "{ready:?}");
+    world.check(&[]);
 }
 
 #[test]

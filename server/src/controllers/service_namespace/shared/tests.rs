@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
-use bindery_api::v1alpha2::{APIServiceNamespace, GroupResource, Isolation, PermissionClaim, Scope};
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use bindery_api::v1alpha2::{APIServiceExport, APIServiceNamespace, GroupResource, Isolation, PermissionClaim, Scope};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Subject};
 use proptest::{collection::vec, prelude::*};
 
 use super::*;
@@ -17,12 +17,27 @@ use crate::{
     settings::tests::settings,
 };
 
-const MARK: &str = "shared-by.kube-bind.io/kube-bind-hd73d";
 const RIGHT: &str = "kube-binder-claims-kube-bind-hd73d-riders:secrets";
 
-/// A contract whose export of cluster-scoped objects without isolation claims Secrets.
+/// A contract whose export of cluster-scoped objects without isolation claims Secrets, and an admin's namespace.
 fn claiming() -> World {
-    with(Isolation::None, Scope::Cluster, &["secrets"])
+    let mut world = with(Isolation::None, Scope::Cluster, &["secrets"]);
+    world.shared = Some(admins("team1"));
+    world
+}
+
+/// The same with what a server of an earlier version made: the namespace, which this contract and another one use, and rights in it.
+fn made_before() -> World {
+    let mut world = claiming();
+    world.take_over();
+    let namespace = world.shared.as_mut().unwrap();
+    let label = (labels::COMPONENT.to_owned(), COMPONENT.to_owned());
+    namespace.labels_mut().extend([label]);
+    let users = [CONTRACT, "kube-bind-other"].map(|user| (user_annotation(user), annotations::TRUE.to_owned()));
+    namespace.annotations_mut().extend(users);
+    let claims = (annotations::GRANTED_CLAIMS.to_owned(), "secrets".to_owned());
+    namespace.annotations_mut().extend([claims]);
+    world
 }
 
 fn with(isolation: Isolation, scope: Scope, claims: &[&str]) -> World {
@@ -49,32 +64,86 @@ fn admins(name: &str) -> Namespace {
     namespace
 }
 
+fn deleted(export: &Arc<APIServiceExport>) -> Arc<APIServiceExport> {
+    let mut deleted = (**export).clone();
+    deleted.metadata.deletion_timestamp = self::export("riders", true).metadata.deletion_timestamp.clone();
+    Arc::new(deleted)
+}
+
+fn ready(world: &World) -> &Condition {
+    let status = world.object.as_ref().unwrap().status.as_ref().unwrap();
+    bindery_api::conditions::get(&status.conditions, READY).unwrap()
+}
+
 fn published(world: &World) -> Option<&str> {
     world.object.as_ref()?.status.as_ref()?.shared_namespace.as_deref()
 }
 
 #[test]
-fn the_servers_namespace_is_made_marked_and_published() {
+fn nothing_is_shared_that_no_admin_labelled_and_the_condition_names_the_mend() {
     let mut world = claiming();
-    world.check(&[
-        "mark",
-        "create kube-bind-hd73d-team1",
-        "create team1",
-        "bind",
-        "bind",
-        "assign kube-bind-hd73d-team1",
-    ]);
+    world.shared = None;
+    world.check(&["mark", "create kube-bind-hd73d-team1", "SharedNamespaceNotLabelled"]);
     world.take_over();
     world.check(&[]);
+    let mend = "kubectl label namespace team1 kube-bind.io/shared=true";
+    assert!(ready(&world).message.contains(mend), "{:?}", ready(&world));
+    assert_eq!(published(&world), None);
+    assert!(world.shared.is_none() && world.shared_bindings.is_empty() && world.bindings.is_empty());
+    world.shared = Some(admins("team1"));
+    world.check(&["bind", "assign kube-bind-hd73d-team1"]);
+    world.take_over();
     assert_eq!(published(&world), Some("team1"));
-    let made = world.shared.as_ref().unwrap();
-    assert!(is_made(made));
-    assert_eq!(made.labels()[labels::SHARED], annotations::TRUE);
-    assert_eq!(contract::of(made), None, "it is no contract's");
-    assert_eq!(users(made).collect::<Vec<_>>(), [CONTRACT]);
-    assert_eq!(made.annotations()[annotations::GRANTED_CLAIMS], "secrets");
     assert_eq!(world.shared_bindings[0].name_any(), RIGHT);
-    assert!(world.bindings.is_empty(), "nothing is claimed in the mapped namespace");
+    // An admin who takes the label off takes the rights off.
+    world.shared = None;
+    world.check(&["unbind", "SharedNamespaceNotLabelled"]);
+    world.take_over();
+    assert_eq!(published(&world), None);
+    // Also for an export that is being deleted, whose copies nobody can withdraw then.
+    for deleting in [false, true] {
+        let mut world = claiming();
+        world.take_over();
+        world.shared = None;
+        world.exports = vec![deleted(&world.exports[0])];
+        if deleting {
+            world.object.as_mut().unwrap().metadata.deletion_timestamp =
+                world.exports[0].metadata.deletion_timestamp.clone();
+            world.check(&["drain", "unbind"]);
+        } else {
+            world.check(&["unbind", "assign kube-bind-hd73d-team1"]);
+        }
+        world.take_over();
+        assert!(world.shared_bindings.is_empty());
+    }
+}
+
+/// It may have been made before its admin thought of that name, so that what is given in it now was never meant for consumers.
+#[test]
+fn what_an_earlier_version_made_is_left_until_its_admin_takes_it_over() {
+    let mut world = made_before();
+    assert_eq!((published(&world), world.shared_bindings.len()), (Some("team1"), 1));
+    world.check(&["unbind", "record", "SharedNamespaceNotLabelled"]);
+    world.take_over();
+    world.check(&[]);
+    let mend = "kubectl label namespace team1 kube-bind.io/component-";
+    assert!(ready(&world).message.contains(mend), "{:?}", ready(&world));
+    assert_eq!(published(&world), None);
+    let shared = world.shared.as_mut().unwrap();
+    assert_eq!(
+        users(shared).collect::<Vec<_>>(),
+        ["kube-bind-other"],
+        "the other leaves by itself"
+    );
+    shared.labels_mut().remove(labels::COMPONENT);
+    world.check(&["bind", "assign kube-bind-hd73d-team1"]);
+    // An end that its objects put off does not put off this.
+    let mut ending = made_before();
+    ending.object.as_mut().unwrap().metadata.deletion_timestamp =
+        export("riders", true).metadata.deletion_timestamp.clone();
+    ending.check(&["drain", "unbind", "record"]);
+    ending.take_over();
+    ending.check(&["bind", "bind"]);
 }
 
 #[test]
@@ -82,6 +151,8 @@ fn only_claims_of_cluster_scoped_exports_without_isolation_are_shared() {
     let assign = "assign kube-bind-hd73d-team1";
     let create = "create kube-bind-hd73d-team1";
     with(Isolation::None, Scope::Cluster, &[]).check(&["mark", create, assign]);
+    let refused = "SharedNamespaceNotLabelled";
+    with(Isolation::None, Scope::Cluster, &["secrets"]).check(&["mark", create, refused]);
     with(Isolation::Prefixed, Scope::Cluster, &["secrets"]).check(&["mark", create, "bind", "bind", assign]);
     with(Isolation::None, Scope::Namespaced, &["secrets"])
         .check(&["mark", create, "bind", "role", "bind", "bind", assign]);
@@ -90,7 +161,6 @@ fn only_claims_of_cluster_scoped_exports_without_isolation_are_shared() {
 #[test]
 fn an_admins_namespace_is_shared_and_never_changed() {
     let mut world = claiming();
-    world.shared = Some(admins("team1"));
     world.check(&[
         "mark",
         "create kube-bind-hd73d-team1",
@@ -112,39 +182,6 @@ fn an_admins_namespace_is_shared_and_never_changed() {
 }
 
 #[test]
-fn the_second_contract_joins_and_each_leaves_by_itself() {
-    let mut other = claiming();
-    other.take_over();
-    let mut made = other.shared.unwrap();
-    let marks = made.annotations_mut();
-    marks.remove(MARK);
-    marks.insert(user_annotation("kube-bind-other"), annotations::TRUE.to_owned());
-    let mut world = claiming();
-    world.shared = Some(made);
-    world.shared_server_binding = other.shared_server_binding;
-    world.check(&[
-        "mark",
-        "create kube-bind-hd73d-team1",
-        "record",
-        "bind",
-        "assign kube-bind-hd73d-team1",
-    ]);
-    world.take_over();
-    assert_eq!(
-        users(world.shared.as_ref().unwrap()).collect::<Vec<_>>(),
-        [CONTRACT, "kube-bind-other"]
-    );
-    world.exports.clear();
-    world.check(&["unbind", "record", "assign kube-bind-hd73d-team1"]);
-    world.take_over();
-    world.check(&[]);
-    assert_eq!(
-        users(world.shared.as_ref().unwrap()).collect::<Vec<_>>(),
-        ["kube-bind-other"]
-    );
-}
-
-#[test]
 fn rights_of_other_contracts_stay_untouched() {
     let mut world = claiming();
     world.take_over();
@@ -154,18 +191,16 @@ fn rights_of_other_contracts_stay_untouched() {
         .insert(labels::CONTRACT.to_owned(), "kube-bind-other".to_owned());
     world.shared_bindings.push(Arc::new(theirs.clone()));
     world.exports.clear();
-    world.check(&["unbind", "record", "assign kube-bind-hd73d-team1"]);
+    world.check(&["unbind", "assign kube-bind-hd73d-team1"]);
     world.shared_bindings = vec![Arc::new(theirs)];
-    world.check(&["record", "assign kube-bind-hd73d-team1"]);
+    world.check(&["assign kube-bind-hd73d-team1"]);
 }
 
 #[test]
 fn an_export_that_drains_or_is_made_anew_keeps_the_namespace() {
     let mut world = claiming();
     world.take_over();
-    let mut draining = (*world.exports[0]).clone();
-    draining.metadata.deletion_timestamp = export("riders", true).metadata.deletion_timestamp.clone();
-    world.exports = vec![Arc::new(draining)];
+    world.exports = vec![deleted(&world.exports[0])];
     world.check(&[]);
     world.exports.clear();
     world.pending_exports = vec!["riders".to_owned()];
@@ -179,48 +214,37 @@ fn an_export_that_drains_or_is_made_anew_keeps_the_namespace() {
 #[test]
 fn without_a_proof_of_the_policy_nothing_is_given_in_a_shared_namespace() {
     let assign = "assign kube-bind-hd73d-team1";
-    let create = "create kube-bind-hd73d-team1";
-    for admin in [false, true] {
-        let mut world = claiming();
-        world.proved.clear();
-        world.shared = admin.then(|| admins("team1"));
-        world.check(&["mark", create, assign]);
-        world.take_over();
-        world.check(&[]);
-        assert_eq!(published(&world), None);
-        assert_eq!(world.shared.is_some(), admin);
-        // The proof brings what waited for it.
-        world.proved = vec!["riders".to_owned()];
-        let steps = ["create team1", "bind", "bind", assign];
-        // An admin's namespace is there, and the server needs no binding in it.
-        world.check(if admin { &steps[2..] } else { &steps });
-        world.take_over();
-        world.check(&[]);
-        assert_eq!(published(&world), Some("team1"));
-        // And with it goes what was given; the namespace and the record of what may be in it stay.
-        world.proved.clear();
-        world.check(&["unbind"]);
-        world.take_over();
-        world.check(&[]);
-        assert!(world.shared_bindings.is_empty() && world.shared.is_some());
-    }
+    let mut world = claiming();
+    world.proved.clear();
+    world.check(&["mark", "create kube-bind-hd73d-team1", assign]);
+    world.take_over();
+    world.check(&[]);
+    assert_eq!(published(&world), None);
+    // The proof brings what waited for it.
+    world.proved = vec!["riders".to_owned()];
+    world.check(&["bind", assign]);
+    world.take_over();
+    world.check(&[]);
+    assert_eq!(published(&world), Some("team1"));
+    // And with it goes what was given.
+    world.proved.clear();
+    world.check(&["unbind"]);
+    world.take_over();
+    world.check(&[]);
+    assert!(world.shared_bindings.is_empty() && world.shared.is_some());
 }
 
 #[test]
 fn an_export_that_is_proved_gets_nothing_for_one_that_is_not() {
-    let mut world = with(Isolation::None, Scope::Cluster, &["secrets"]);
+    let mut world = claiming();
     let mut bandits = (*with(Isolation::None, Scope::Cluster, &["configmaps"]).exports[0]).clone();
     bandits.metadata.name = Some("bandits".to_owned());
     world.exports.push(Arc::new(bandits));
     world.take_over();
     let names: Vec<_> = world.shared_bindings.iter().map(|binding| binding.name_any()).collect();
     assert_eq!(names, [RIGHT]);
-    let record = |world: &World| world.shared.as_ref().unwrap().annotations()[annotations::GRANTED_CLAIMS].clone();
-    assert_eq!(record(&world), "secrets");
     world.proved.push("bandits".to_owned());
-    world.check(&["record", "bind"]);
-    world.take_over();
-    assert_eq!(record(&world), "configmaps,secrets");
+    world.check(&["bind"]);
 }
 
 #[test]
@@ -257,28 +281,19 @@ fn what_an_export_writes_in_the_cluster_proves_the_policy() {
 }
 
 #[test]
-fn a_namespace_of_somebody_else_is_shown_and_the_mapping_works() {
+fn an_object_of_somebody_else_is_shown_and_the_mapping_works() {
     let mut world = claiming();
-    let writes = world.seen(|seen| foreign_shared(seen, "team1"));
-    assert_eq!(writes.iter().map(name).collect::<Vec<_>>(), ["ForeignSharedNamespace"]);
-    let patch = writes[0].patch_of::<APIServiceNamespace>().unwrap();
-    assert_eq!(patch["status"]["namespace"], "kube-bind-hd73d-team1");
-    let message = patch["status"]["conditions"][0]["message"].as_str().unwrap();
-    assert!(
-        message.contains("team1") && message.contains("kube-bind.io/shared=true"),
-        "{message}"
-    );
-    // An admin who takes the label off takes the rights off.
-    world.shared = Some(admins("team1"));
     world.take_over();
-    world.shared = None;
-    let writes = world.seen(|seen| foreign_shared(seen, "team1"));
+    let writes = world.seen(|seen| foreign_shared(seen, RIGHT));
     assert_eq!(
         writes.iter().map(name).collect::<Vec<_>>(),
         ["unbind", "ForeignSharedNamespace"]
     );
-    let patch = writes[1].patch_of::<APIServiceNamespace>().unwrap();
-    assert!(patch["status"]["sharedNamespace"].is_null());
+    let status = &writes[1].patch_of::<APIServiceNamespace>().unwrap()["status"];
+    assert_eq!(status["namespace"], "kube-bind-hd73d-team1");
+    assert!(status["sharedNamespace"].is_null());
+    let message = status["conditions"][0]["message"].as_str().unwrap();
+    assert!(message.contains(RIGHT), "{message}");
 }
 
 #[test]
@@ -327,23 +342,27 @@ fn a_mapped_namespace_that_ends_leaves_the_shared_one() {
     world.take_over();
     world.check(&["count"]);
     world.namespace = None;
-    world.check(&["unbind", "record", "let go"]);
+    world.check(&["unbind", "let go"]);
     world.object = None;
-    world.check(&["unbind", "record"]);
+    world.check(&["unbind"]);
 }
 
 #[test]
-fn the_servers_namespace_goes_after_the_last_and_when_it_is_empty() {
-    let mut world = claiming();
-    world.take_over();
-    let made = world.shared.clone().unwrap();
-    let claims = world.shared_server_binding.as_ref();
-    let server = claims.and_then(|binding| binding.subjects.clone()).unwrap_or_default();
-    let view = view::server("team1", server[0].clone());
-    let bound = (claims, Some(&view));
+fn what_an_earlier_version_made_goes_after_the_last_and_when_it_is_empty() {
+    let made = made_before().shared.unwrap();
+    let server = Subject {
+        kind: "User".to_owned(),
+        name: "server".to_owned(),
+        ..Subject::default()
+    };
+    let (claims, view) = (
+        crate::rbac::claims::server("team1", server.clone()),
+        view::server("team1", server),
+    );
+    let (claims, bound) = (Some(&claims), (Some(&claims), Some(&view)));
     sharing::tests::check(&made, bound, None, "stay");
     let mut left = made;
-    left.annotations_mut().remove(MARK);
+    left.annotations_mut().clear();
     sharing::tests::check(&left, (None, None), None, "bind");
     sharing::tests::check(&left, (claims, None), None, "bind");
     sharing::tests::check(&left, bound, None, "look");
@@ -360,11 +379,11 @@ proptest! {
         isolation in prop_oneof![Just(Isolation::None), Just(Isolation::Prefixed), Just(Isolation::Namespaced)],
         cluster: bool,
         claims in vec(prop_oneof![Just("secrets"), Just("configmaps"), Just("serviceaccounts")], 0..4),
-        admin: bool,
+        labelled: bool,
     ) {
         let scope = if cluster { Scope::Cluster } else { Scope::Namespaced };
         let mut world = with(isolation, scope, &claims);
-        world.shared = admin.then(|| admins("team1"));
+        world.shared = labelled.then(|| admins("team1"));
         world.take_over();
         world.check(&[]);
         let roles = world.roles.iter().chain(&world.shared_roles);
@@ -379,7 +398,8 @@ proptest! {
             prop_assert_eq!(subjects[0].namespace.as_deref(), Some(CONTRACT));
         }
         let is_shared = cluster && isolation == Isolation::None && !claims.is_empty();
-        prop_assert_eq!(published(&world), is_shared.then_some("team1"));
+        prop_assert_eq!(published(&world), (is_shared && labelled).then_some("team1"));
+        prop_assert_eq!(!world.shared_bindings.is_empty(), is_shared && labelled);
         // And all of it goes with the export.
         world.exports.clear();
         world.take_over();

@@ -111,7 +111,7 @@ fn check_held(world: &World, resource: &str, released: bool, expect: (usize, boo
     let mut leftovers = left(1, 0).leftovers;
     leftovers.objects[0].resource = GroupResource::new("wildwest.dev", resource);
     leftovers.objects[0].released = released;
-    let left = world.seen(|seen| end::count(seen, leftovers, Vec::new(), Vec::new()));
+    let left = world.seen(|seen| end::count(seen, leftovers, Vec::new()));
     assert_eq!(
         (left.leftovers.count(), left.leftovers.has_released()),
         expect,
@@ -146,11 +146,12 @@ fn copies_hold_a_namespace_up_as_long_as_somebody_withdraws_them() {
             released: false,
             uid: None,
             version: None,
+            waits_for: Vec::new(),
         },
         copy_for: copy_for.map(ToOwned::to_owned),
     };
     let look = |world: &World, objects: Vec<claimed::ClaimedObject>| {
-        let left = world.seen(|seen| end::count(seen, Leftovers::default(), objects, Vec::new()));
+        let left = world.seen(|seen| end::count(seen, Leftovers::default(), objects));
         (left.leftovers.count(), left.leftovers.has_released(), left.has_sources)
     };
     assert_eq!(look(&world, Vec::new()), (0, false, false));
@@ -169,26 +170,7 @@ fn copies_hold_a_namespace_up_as_long_as_somebody_withdraws_them() {
     );
     world.exports.clear();
     assert_eq!(look(&world, vec![claimed("secrets", Some(CONTRACT))]), (0, true, false));
-    // In a shared namespace neither what is not ours nor what nobody withdraws counts.
-    let shared = |world: &World, object| {
-        let left = world.seen(|seen| end::count(seen, Leftovers::default(), Vec::new(), vec![object]));
-        (
-            left.leftovers.count(),
-            left.leftovers.has_released() || left.has_sources,
-        )
-    };
-    assert_eq!(shared(&world, claimed("secrets", Some(CONTRACT))), (0, false));
-    assert_eq!(shared(&world, claimed("secrets", None)), (0, false));
     world.pending_exports = vec!["riders".to_owned()];
-    assert_eq!(shared(&world, claimed("secrets", Some(CONTRACT))), (1, false));
-    let mut named = claimed("secrets", None);
-    named.object.name = format!("{CONTRACT}-permit");
-    assert_eq!(
-        shared(&world, named),
-        (1, false),
-        "what only the contract can have made"
-    );
-    assert_eq!(shared(&world, claimed("secrets", Some("kube-bind-other"))), (0, false));
     assert_eq!(
         look(&world, vec![claimed("secrets", Some(CONTRACT))]),
         (1, false, false)
