@@ -182,7 +182,10 @@ impl Program {
                 renewals,
                 seconds,
                 strangers,
-            } => self.attacked(load, renewals, Duration::from_secs_f64(seconds), strangers).await,
+            } => {
+                self.attacked(load, renewals, Duration::from_secs_f64(seconds), strangers)
+                    .await
+            }
             Command::Mark => {
                 self.mark = Instant::now();
                 let count = self.crowd.mark();

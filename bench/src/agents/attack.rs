@@ -117,10 +117,15 @@ impl Target {
         for certificate in CertificateDer::pem_slice_iter(ca) {
             roots.add(certificate.context("--ca")?)?;
         }
-        let mut tls = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        let mut tls = ClientConfig::builder()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
         tls.alpn_protocols = vec![b"h2".to_vec()];
         Ok(Self {
-            address: SocketAddr::new(host.parse().context("the host is no address")?, url.port_u16().unwrap_or(443)),
+            address: SocketAddr::new(
+                host.parse().context("the host is no address")?,
+                url.port_u16().unwrap_or(443),
+            ),
             name: ServerName::try_from(host.to_owned())?,
             tls: TlsConnector::from(Arc::new(tls)),
             opened: AtomicUsize::new(0),
@@ -154,7 +159,9 @@ impl Target {
                 stream.write_all(h2_frames::PREFACE).await?;
                 stream.write_all(&h2_frames::headers(1, GET_PROVIDER)).await?;
                 // A message of 60 KiB, which never comes.
-                stream.write_all(&h2_frames::data(1, &[0, 0, 0, 0xf0, 0], false)).await?;
+                stream
+                    .write_all(&h2_frames::data(1, &[0, 0, 0, 0xf0, 0], false))
+                    .await?;
                 trickle(stream, &h2_frames::data(1, &[0; 100], false)).await
             }
             StrangerKind::OpenStreams => {

@@ -13,7 +13,11 @@ pub(super) fn headers(stream: u32, path: &str) -> Vec<u8> {
     // HPACK (RFC 7541): `:method: POST` and `:scheme: https` by their index, all else by literals without Huffman's code.
     let mut block = vec![0x83, 0x87];
     // `:path`, `:authority` and `content-type` by the index of their names.
-    for (name, value) in [(&[0x04][..], path), (&[0x01], "localhost"), (&[0x0f, 0x10], "application/grpc")] {
+    for (name, value) in [
+        (&[0x04][..], path),
+        (&[0x01], "localhost"),
+        (&[0x0f, 0x10], "application/grpc"),
+    ] {
         block.extend_from_slice(name);
         literal(&mut block, value);
     }

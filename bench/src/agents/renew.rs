@@ -25,15 +25,19 @@ pub(super) async fn run(rate: f64, time: Duration, contracts: &[Contract], token
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
     let times = schedule::poisson(SEED, rate, (rate * time.as_secs_f64()) as usize);
     // An agent that is to renew again waits for its last renewal, as a konnector does.
-    let each = contracts.iter().zip(tokens).enumerate().map(async |(agent, (contract, token))| {
-        let mut outcomes = Vec::new();
-        for after in times.iter().skip(agent).step_by(contracts.len()) {
-            let meant = start + *after;
-            sleep_until(meant.into()).await;
-            outcomes.push(renew(agent, contract, token).await.map(|()| meant.elapsed()));
-        }
-        outcomes
-    });
+    let each = contracts
+        .iter()
+        .zip(tokens)
+        .enumerate()
+        .map(async |(agent, (contract, token))| {
+            let mut outcomes = Vec::new();
+            for after in times.iter().skip(agent).step_by(contracts.len()) {
+                let meant = start + *after;
+                sleep_until(meant.into()).await;
+                outcomes.push(renew(agent, contract, token).await.map(|()| meant.elapsed()));
+            }
+            outcomes
+        });
     let mut answer = Answer::default();
     let mut well = Vec::with_capacity(times.len());
     for outcome in join_all(each).await.into_iter().flatten() {

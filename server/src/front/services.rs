@@ -46,7 +46,9 @@ pub(crate) fn routes(front: Front, stop: &CancellationToken) -> Result<Routes, t
             credential::Service(Arc::clone(&front))
         ))
         .add_service(limited!(ContractServiceServer, contract::Service(Arc::clone(&front))))
-        .add_service(health::service(front.state.clone(), stop.clone()).max_decoding_message_size(OPEN_REQUEST_BYTES_MAX));
+        .add_service(
+            health::service(front.state.clone(), stop.clone()).max_decoding_message_size(OPEN_REQUEST_BYTES_MAX),
+        );
     if shows_itself {
         let (reflection, reflection_alpha) = health::reflection()?;
         routes = routes

@@ -86,7 +86,12 @@ impl Stage {
             at_rest,
             after,
         };
-        Ok(Report::new(settings(&args), (args.agents, args.strangers), rows, &settled))
+        Ok(Report::new(
+            settings(&args),
+            (args.agents, args.strangers),
+            rows,
+            &settled,
+        ))
     }
 
     /// The first bind is none of those that count: it is the first that the API server sees of the template's kinds.

@@ -1,11 +1,6 @@
 //! The port of the gRPC server, which speaks TLS unless it is plaintext on loopback.
 
-use std::{
-    io,
-    net::SocketAddr,
-    sync::Arc,
-    time::Duration,
-};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use futures::Stream;
 use tokio::{
@@ -191,10 +186,7 @@ mod tests {
         }
     }
 
-    async fn listen(
-        tls: Option<PortTls>,
-        limits: ConnectionLimits,
-    ) -> (SocketAddr, impl Stream<Item = Connection>) {
+    async fn listen(tls: Option<PortTls>, limits: ConnectionLimits) -> (SocketAddr, impl Stream<Item = Connection>) {
         let metrics = Metrics::new(&mut telemetry::registry());
         let listener = Listener::bind("127.0.0.1:0".parse().expect("an address"), tls, limits, metrics)
             .await
@@ -262,7 +254,9 @@ mod tests {
         };
         let one = [127, 0, 0, 1];
         let (first, second) = (accept(one).await, accept(one).await);
-        [&first, &second].into_iter().for_each(|(_, place)| place.authenticated());
+        [&first, &second]
+            .into_iter()
+            .for_each(|(_, place)| place.authenticated());
         let mut third = connect(one, address).await;
         assert!(is_closed(&mut third).await, "closed at once");
         // Another address has its own, and one that ends makes room.

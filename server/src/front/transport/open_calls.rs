@@ -157,12 +157,16 @@ mod tests {
     fn one_address_takes_a_few_permits_and_all_of_them_so_many() {
         let calls = OpenCalls::new();
         let network = |number: usize| IpAddr::from([10, 0, 0, u8::try_from(number).expect("a byte")]);
-        let of_one: Vec<_> = (0..OPEN_CALLS_PER_PEER).map(|_| calls.admit(network(0)).expect("a permit")).collect();
+        let of_one: Vec<_> = (0..OPEN_CALLS_PER_PEER)
+            .map(|_| calls.admit(network(0)).expect("a permit"))
+            .collect();
         let refused = calls.admit(network(0)).expect_err("a refusal");
         assert_eq!(refused.reason(), ErrorReason::RateLimited);
         let others = 1..OPEN_CALLS_MAX / OPEN_CALLS_PER_PEER;
         let others = others.flat_map(|number| (0..OPEN_CALLS_PER_PEER).map(move |_| number));
-        let others: Vec<_> = others.map(|number| calls.admit(network(number)).expect("a permit")).collect();
+        let others: Vec<_> = others
+            .map(|number| calls.admit(network(number)).expect("a permit"))
+            .collect();
         let refused = calls.admit(network(255)).expect_err("a refusal");
         assert_eq!(refused.reason(), ErrorReason::Overloaded);
         drop((of_one, others));
@@ -172,7 +176,8 @@ mod tests {
     #[tokio::test]
     async fn a_call_without_a_token_sends_64_kib_at_most() {
         let sent = async |bytes: usize| {
-            let frames = stream::iter(vec![Bytes::from(vec![0; bytes / 2]); 2]).map(|part| Ok::<_, Infallible>(Frame::data(part)));
+            let frames = stream::iter(vec![Bytes::from(vec![0; bytes / 2]); 2])
+                .map(|part| Ok::<_, Infallible>(Frame::data(part)));
             let request = Request::new(Body::new(StreamBody::new(frames)));
             limited(request).into_body().collect().await
         };

@@ -178,7 +178,11 @@ impl Taken {
         limits: &ConnectionLimits,
         end: &Arc<SetOnce<ConnectionEnd>>,
     ) -> Result<u64, ConnectionEnd> {
-        if self.networks.get(&network).is_some_and(|own| own.all >= limits.per_peer) {
+        if self
+            .networks
+            .get(&network)
+            .is_some_and(|own| own.all >= limits.per_peer)
+        {
             self.displace(network).ok_or(ConnectionEnd::PeerLimit)?;
         } else if self.all >= limits.all || self.strangers >= limits.strangers() {
             let crowded = self.most_crowded().ok_or(ConnectionEnd::NoPlace)?;
@@ -258,12 +262,18 @@ mod tests {
     fn strangers_fill_half_of_the_places_and_known_clients_the_rest() {
         let places = places(8, 8);
         let admit = |last| places.admit(network(last));
-        let known: Vec<_> = (0..6).map(|last| admit(last).expect("a place")).collect();
-        known.iter().for_each(Place::authenticated);
+        let known: Vec<_> = (0..6)
+            .map(|last| admit(last).expect("a place"))
+            .inspect(Place::authenticated)
+            .collect();
         let strangers: Vec<_> = (10..13).map(|last| admit(last).expect("a place")).collect();
         assert!(known.iter().all(is_open), "a known client gives way to nobody");
         let open: Vec<_> = strangers.iter().map(is_open).collect();
-        assert_eq!(open, [false, true, true], "all places are taken: the oldest stranger gave way");
+        assert_eq!(
+            open,
+            [false, true, true],
+            "all places are taken: the oldest stranger gave way"
+        );
         strangers[1..].iter().for_each(Place::authenticated);
         assert_eq!(admit(20).err(), Some(ConnectionEnd::NoPlace));
         drop(known);
@@ -282,7 +292,11 @@ mod tests {
         assert!(is_open(&single) && newcomers.iter().all(is_open));
         assert_eq!(crowd.each_ref().map(is_open), [false, false, true]);
         let _last = admit(5);
-        assert_eq!(single.end.get(), Some(&ConnectionEnd::Displaced), "of equal ones the oldest");
+        assert_eq!(
+            single.end.get(),
+            Some(&ConnectionEnd::Displaced),
+            "of equal ones the oldest"
+        );
     }
 
     #[test]
@@ -298,7 +312,10 @@ mod tests {
         second.authenticated();
         third.authenticated();
         assert_eq!(admit().err(), Some(ConnectionEnd::PeerLimit));
-        assert!(places.admit(network(2)).is_ok(), "another network has places of its own");
+        assert!(
+            places.admit(network(2)).is_ok(),
+            "another network has places of its own"
+        );
         drop(first);
         assert!(admit().is_ok());
     }
@@ -307,7 +324,9 @@ mod tests {
     fn each_place_is_given_back_once() {
         let places = places(4, 4);
         for _ in 0..3 {
-            let mut all: Vec<_> = (0..9).map(|last| places.admit(network(last % 3)).expect("a place")).collect();
+            let mut all: Vec<_> = (0..9)
+                .map(|last| places.admit(network(last % 3)).expect("a place"))
+                .collect();
             all.last().expect("a place").authenticated();
             all.pop();
             drop(all);

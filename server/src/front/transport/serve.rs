@@ -64,11 +64,11 @@ pub(crate) async fn serve<S>(
         services,
         limits,
         metrics,
-        stop: stop.clone(),
+        stop,
     };
     {
         // Dropped as soon as no more are taken, which closes the port.
-        let mut connections = pin!(connections.take_until(stop.cancelled()));
+        let mut connections = pin!(connections.take_until(server.stop.cancelled()));
         while let Some(connection) = connections.next().await {
             tasks.spawn(server.clone().serve(connection));
         }

@@ -234,7 +234,9 @@ impl Report {
         let (calm, attacked) = (self.row("calm"), self.row("attacked"));
         let p99 = |of: fn(&Row) -> Option<[f64; 4]>| {
             let times = calm.and_then(of).zip(attacked.and_then(of));
-            times.map_or([f64::INFINITY; 3], |(calm, attacked)| [calm[2], attacked[2], attacked[2] / calm[2]])
+            times.map_or([f64::INFINITY; 3], |(calm, attacked)| {
+                [calm[2], attacked[2], attacked[2] / calm[2]]
+            })
         };
         let figures = [
             ("a renewal takes", p99(|row| row.renewals)),

@@ -24,7 +24,9 @@ use super::*;
 use crate::audit::AuditLog;
 use crate::front::auth::{Authenticator, CheckError, Claims, Denial, Identity, Verdict, tests_support::encoded};
 use crate::front::limits::OPEN_CALLS_PER_PEER;
-use crate::front::transport::{connection::Connection, layers::layered, places::Places, serve::serve, web::with_grpc_web};
+use crate::front::transport::{
+    connection::Connection, layers::layered, places::Places, serve::serve, web::with_grpc_web,
+};
 use http::header::AUTHORIZATION;
 
 const RENEW: &str = "/kubebind.v1alpha2.CredentialService/RenewKubeconfig";
@@ -551,7 +553,10 @@ async fn a_connection_is_a_strangers_until_a_call_on_it_is_authenticated() {
         // Only a stranger's connection gives way to the next one.
         place.closed().now_or_never().is_some()
     };
-    assert!(call(raw("alice", WATCH)).await, "a call that needs no token proves nothing");
+    assert!(
+        call(raw("alice", WATCH)).await,
+        "a call that needs no token proves nothing"
+    );
     let forged = Request::post(path)
         .header(AUTHORIZATION, "Bearer forged")
         .body(Body::default());
