@@ -3,13 +3,18 @@
 //!
 //! One command per line comes on standard input, one answer per line goes out on standard output.
 
+mod agent_client;
+mod attack;
 mod bare;
 mod bind;
 mod change;
 mod crowd;
+mod h2_frames;
 mod list;
+mod renew;
 
 use std::{
+    fs,
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -22,6 +27,7 @@ use bindery_runtime::{
 use serde::{Deserialize, Serialize};
 
 use self::{
+    attack::Attack,
     bind::{Contract, Owners},
     change::Load,
     crowd::Crowd,
@@ -66,6 +72,14 @@ enum Command {
     },
     /// Changes exports, and waits until each change has arrived.
     Change(Load),
+    /// Changes exports as [`Command::Change`] does, and renews credentials meanwhile so often a second for `seconds`, while
+    /// strangers attack the server from so many addresses.
+    Attacked {
+        load: Load,
+        renewals: f64,
+        seconds: f64,
+        strangers: u8,
+    },
     /// Sets the mark: notes the time, and how many streams are complete now.
     Mark,
     /// Waits until each agent has received a complete snapshot since the mark.
@@ -93,10 +107,20 @@ struct Answer {
     /// How long each change took to show on a bare watch of the API server, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     bare: Option<Percentiles>,
+    /// How long each renewal took, in microseconds, and how many there were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    renewals: Option<Percentiles>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    renewed: Option<usize>,
+    /// How often a stranger opened a connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    strangers: Option<usize>,
 }
 
 /// The program at work.
 struct Program {
+    server: String,
+    ca: Vec<u8>,
     owners: Owners,
     admin: Clients,
     contracts: Vec<Contract>,
@@ -110,6 +134,8 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     descriptors::raise().context("cannot raise the limit of open files")?;
     let config = client::config(Some(&args.provider), None).await?;
     let mut program = Program {
+        server: args.server.clone(),
+        ca: fs::read(&args.ca).context("--ca")?,
         admin: Clients::new(&config, change::CONCURRENCY_MAX)?,
         owners: Owners::new(&args)?,
         contracts: Vec::new(),
@@ -151,6 +177,15 @@ impl Program {
                 Ok(list::run(what, time, concurrency, &self.owners, self.crowd.clients()).await)
             }
             Command::Change(load) => change::run(load, &self.admin, &self.contracts, &mut self.crowd).await,
+            Command::Attacked {
+                load,
+                renewals,
+                seconds,
+                strangers,
+            } => {
+                self.attacked(load, renewals, Duration::from_secs_f64(seconds), strangers)
+                    .await
+            }
             Command::Mark => {
                 self.mark = Instant::now();
                 let count = self.crowd.mark();
@@ -161,5 +196,26 @@ impl Program {
             }
             Command::Served { timeout_s } => Ok(self.crowd.whole(self.mark, limit(timeout_s)).await),
         }
+    }
+
+    async fn attacked(&mut self, load: Load, renewals: f64, time: Duration, strangers: u8) -> Result<Answer> {
+        let tokens = self.crowd.tokens();
+        let attack = match strangers {
+            0 => None,
+            _ => Some(Attack::begin(&self.server, &self.ca, strangers).await?),
+        };
+        let (changed, renewed) = tokio::join!(
+            change::run(load, &self.admin, &self.contracts, &mut self.crowd),
+            renew::run(renewals, time, &self.contracts, &tokens),
+        );
+        let changed = changed?;
+        Ok(Answer {
+            errors: changed.errors + renewed.errors,
+            error: changed.error.or(renewed.error),
+            renewals: renewed.percentiles,
+            renewed: Some(renewed.count),
+            strangers: Some(attack.as_ref().map_or(0, Attack::opened)),
+            ..changed
+        })
     }
 }

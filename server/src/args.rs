@@ -13,6 +13,7 @@ use http::HeaderValue;
 use kube::Config;
 
 mod authentication;
+mod connections;
 mod kubernetes;
 mod origin;
 mod tls;
@@ -22,7 +23,7 @@ use crate::{
     tls::{TlsSource, encode_certificate},
 };
 
-pub use self::{authentication::AuthenticationArgs, tls::TlsArgs};
+pub use self::{authentication::AuthenticationArgs, connections::ConnectionArgs, tls::TlsArgs};
 
 const GRPC_FLAG: &str = "external-grpc-address";
 
@@ -31,8 +32,6 @@ const GRPC_FLAG: &str = "external-grpc-address";
 const PREFIX_LENGTH_MAX: usize = names::NAMESPACE_LENGTH_MAX - 15 - 13;
 /// Default of `--max-namespaces-per-contract`.
 const NAMESPACES_DEFAULT: NonZeroUsize = NonZeroUsize::MIN.saturating_add(999);
-/// Default of `--max-connections-per-peer`, high enough for many agents behind one proxy.
-const CONNECTIONS_DEFAULT: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1023);
 /// Shortest lifetime of a token that the API server grants.
 const LIFETIME_MIN: Duration = Duration::from_mins(10);
 
@@ -61,10 +60,9 @@ pub struct Args {
     /// Who may call beside ServiceAccounts of this cluster.
     #[command(flatten)]
     pub authentication: AuthenticationArgs,
-    /// How many connections to the gRPC port one address, or one IPv6 /64, may have; further ones are closed. To be raised
-    /// where a proxy hides the addresses of its clients.
-    #[arg(long, value_name = "COUNT", default_value_t = CONNECTIONS_DEFAULT)]
-    pub max_connections_per_peer: NonZeroUsize,
+    /// Limits of the connections to the gRPC port.
+    #[command(flatten)]
+    pub connections: ConnectionArgs,
     /// Origins whose pages may call this server from a browser, over gRPC-Web, by comma or by giving this several times: as
     /// `https://console.example.com`. Without it browsers let no page of another origin read an answer.
     #[arg(long, value_name = "ORIGIN", value_delimiter = ',', value_parser = origin::allowed)]
@@ -284,6 +282,7 @@ impl Args {
             pretty_name: self.pretty_name.clone(),
             kubernetes: self.kubernetes(config, found)?,
             grpc: self.grpc()?,
+            connections: self.connections.limits(),
             token_lifetime: self.token_lifetime,
             renewal_lifetime: self.renewal_lifetime,
             install_crds: self.install_crds,

@@ -6,9 +6,7 @@
 use std::{io, sync::Arc};
 
 use futures::Stream;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
-use tonic::transport::server::Connected;
 
 use crate::{credentials::Issuer, oidc::Issuers, state::State};
 
@@ -25,7 +23,7 @@ pub mod transport;
 mod wire;
 
 pub use transport::{
-    connection::Peer,
+    connection::{Connection, Peer},
     listener::{ListenError, Listener},
     metrics::Metrics,
 };
@@ -36,7 +34,7 @@ use audit::Auditor;
 use auth::{Authenticator, Authenticators, IdTokenVerifier, TokenReviewer};
 use services::schema_refs::SchemaRefs;
 use streams::{Streams, changes::Hubs};
-use transport::{http_server, interceptor::Interceptor, layers::layered, web::with_grpc_web};
+use transport::{interceptor::Interceptor, layers::layered, serve, web::with_grpc_web};
 
 /// What all services share.
 #[derive(Debug)]
@@ -63,9 +61,6 @@ pub enum ServeError {
     /// The descriptors that reflection shows cannot be read.
     #[error("cannot set up reflection: {0}")]
     Reflection(#[from] tonic_reflection::server::Error),
-    /// The transport failed.
-    #[error("cannot serve gRPC: {0}")]
-    Serve(#[from] tonic::transport::Error),
 }
 
 /// Serves on a port until `stop` is cancelled, then ends the streams and waits for the calls that are under way.
@@ -83,16 +78,13 @@ pub async fn serve(
 }
 
 /// Serves on these connections until `stop` is cancelled, then ends the streams and waits for the calls that are under way.
-pub async fn serve_connections<C>(
+pub async fn serve_connections(
     state: State,
     issuers: Issuers,
-    connections: impl Stream<Item = io::Result<C>> + Send,
+    connections: impl Stream<Item = Connection> + Send,
     metrics: Metrics,
     stop: CancellationToken,
-) -> Result<(), ServeError>
-where
-    C: AsyncRead + AsyncWrite + Connected<ConnectInfo = Peer> + Unpin + Send + 'static,
-{
+) -> Result<(), ServeError> {
     let authenticators = authenticators(&state, &issuers);
     let reviews = Reviews::new(state.clients.write.clone());
     let front = Front {
@@ -106,13 +98,11 @@ where
         state: state.clone(),
     };
     let routes = services::routes(front, &stop)?;
-    let endpoint = state.settings.grpc.clone();
+    let (endpoint, limits) = (state.settings.grpc.clone(), state.settings.connections);
     let auditor = Auditor::new(&state);
     let interceptor = Interceptor::new(Arc::new(state), authenticators, metrics.clone(), auditor, stop.clone());
-    let services = with_grpc_web(layered(routes.prepare(), interceptor, metrics), &endpoint);
-    http_server()
-        .serve_with_incoming_shutdown(services, connections, stop.cancelled_owned())
-        .await?;
+    let services = with_grpc_web(layered(routes.prepare(), interceptor, metrics.clone()), &endpoint);
+    serve::serve(services, connections, limits, metrics, stop).await;
     Ok(())
 }
 

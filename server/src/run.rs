@@ -59,10 +59,11 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<()> {
         return Ok(());
     };
     let (settings, tls, issuers) = prepared?;
-    let max_connections = args.max_connections_per_peer.get();
-    let listener = Listener::bind(args.listen_address, tls.port.clone(), max_connections).await?;
-    let candidate = Candidate::new(clients.lease.clone(), &args.lease, SERVER, &settings.namespace)?;
     let mut registry = telemetry::registry();
+    let metrics = Metrics::new(&mut registry);
+    let limits = settings.connections;
+    let listener = Listener::bind(args.listen_address, tls.port.clone(), limits, metrics.clone()).await?;
+    let candidate = Candidate::new(clients.lease.clone(), &args.lease, SERVER, &settings.namespace)?;
     let audit = match &args.audit_log_path {
         Some(path) => AuditLog::open(path, &mut registry)?,
         None => AuditLog::off(),
@@ -73,7 +74,6 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<()> {
     };
     let state = state?;
 
-    let metrics = Metrics::new(&mut registry);
     tls.register(&mut registry);
     issuers.register(&mut registry);
     registry.register(

@@ -25,6 +25,8 @@ pub struct Settings {
     pub kubernetes: KubernetesEndpoint,
     /// The gRPC endpoint as consumers reach it.
     pub grpc: GrpcEndpoint,
+    /// Limits of the connections to the gRPC port.
+    pub connections: ConnectionLimits,
     /// Requested lifetime of the token for the Kubernetes API.
     pub token_lifetime: Duration,
     /// Requested lifetime of the token for renewal.
@@ -67,6 +69,31 @@ pub struct GrpcEndpoint {
     pub reflection: bool,
 }
 
+/// Limits of the connections to the gRPC port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    /// Connections at the same time.
+    pub all: usize,
+    /// Connections of one address, or of one IPv6 /64, at the same time.
+    pub per_peer: usize,
+    /// Longest time of a TLS handshake.
+    pub handshake: Duration,
+    /// Longest time from the handshake to the headers of the first request.
+    pub first_request: Duration,
+    /// Longest time without a call under way.
+    pub idle: Duration,
+    /// Age at which a connection takes no more calls.
+    pub age: Duration,
+}
+
+impl ConnectionLimits {
+    /// How many connections may be strangers', on which no call has passed authentication. The others are kept free for clients
+    /// that authenticate.
+    pub fn strangers(&self) -> usize {
+        self.all.div_ceil(2)
+    }
+}
+
 impl GrpcEndpoint {
     /// The audiences that tokens for this server may have. New tokens should have the first one.
     pub fn audiences(&self) -> Vec<String> {
@@ -105,6 +132,14 @@ pub(crate) mod tests {
                 former: Vec::new(),
                 allowed_origins: Vec::new(),
                 reflection: true,
+            },
+            connections: ConnectionLimits {
+                all: 16_384,
+                per_peer: 1024,
+                handshake: Duration::from_secs(10),
+                first_request: Duration::from_secs(10),
+                idle: Duration::from_mins(5),
+                age: Duration::from_hours(1),
             },
             token_lifetime: Duration::from_hours(1),
             renewal_lifetime: Duration::from_hours(7 * 24),

@@ -2,13 +2,11 @@
 
 use std::{
     collections::HashMap,
-    net::{IpAddr, Ipv4Addr},
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, anyhow};
-use base64::{Engine as _, engine::general_purpose::STANDARD};
+use anyhow::{Result, anyhow};
 use bindery_proto::v1alpha2::{Export, WatchExportsRequest};
 use bindery_sdk::{Client, WatchEvent};
 use tokio::{
@@ -16,15 +14,14 @@ use tokio::{
     task::JoinSet,
     time::{sleep, timeout_at},
 };
-use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 
-use super::{Answer, bare::LABEL, bind::Contract};
+use super::{
+    Answer,
+    agent_client::{AgentToken, address, client},
+    bare::LABEL,
+    bind::Contract,
+};
 use crate::percentiles::Percentiles;
-
-/// As in the SDK, whose own channels choose no address to come from.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
-const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How long a konnector waits, as it ships, before it asks a server again that refused it for good.
 const REFUSED_PAUSE: Duration = Duration::from_secs(15);
@@ -57,6 +54,8 @@ pub(super) struct Crowd {
 
 struct Agent {
     client: Client,
+    /// The token of its next call, which a renewal replaces.
+    token: AgentToken,
     /// The stream is open, and its snapshot is complete.
     whole: bool,
     /// When the snapshot was complete again after the mark.
@@ -79,7 +78,8 @@ impl Crowd {
     pub(super) fn connect(&mut self, contracts: &[Contract]) -> Result<()> {
         self.drain();
         for (agent, contract) in contracts.iter().enumerate().skip(self.agents.len()) {
-            let client = client(contract, address(agent))?;
+            let token = AgentToken::new(&contract.backend);
+            let client = client(&contract.backend, address(agent), &token)?;
             let told = self.told.get_or_insert_with(mpsc::unbounded_channel).0.clone();
             let follower = Follower {
                 agent,
@@ -91,6 +91,7 @@ impl Crowd {
             self.tasks.spawn(follower.run());
             self.agents.push(Agent {
                 client,
+                token,
                 whole: false,
                 served: None,
             });
@@ -101,6 +102,11 @@ impl Crowd {
     /// A client of each, on the connection of its stream.
     pub(super) fn clients(&self) -> Vec<Client> {
         self.agents.iter().map(|agent| agent.client.clone()).collect()
+    }
+
+    /// The token of each.
+    pub(super) fn tokens(&self) -> Vec<AgentToken> {
+        self.agents.iter().map(|agent| agent.token.clone()).collect()
     }
 
     /// From now on each is to be told everything once more. Answers how many streams are whole.
@@ -237,43 +243,4 @@ fn read(export: &Export) -> (&str, Option<u64>) {
     };
     let change = metadata.labels.get(LABEL).and_then(|number| number.parse().ok());
     (&metadata.name, change)
-}
-
-/// An address of loopback for each, as each cluster has one of its own.
-fn address(agent: usize) -> IpAddr {
-    let number = u32::try_from(agent).unwrap_or(u32::MAX) & 0xf_ffff;
-    IpAddr::V4(Ipv4Addr::from_bits(0x7f10_0000 | number))
-}
-
-fn client(contract: &Contract, from: IpAddr) -> Result<Client> {
-    let backend = &contract.backend;
-    let ca = backend.ca_data.as_deref().context("a backend without a CA")?;
-    let tls = ClientTlsConfig::new()
-        .domain_name("127.0.0.1")
-        .timeout(CONNECT_TIMEOUT)
-        .ca_certificate(Certificate::from_pem(STANDARD.decode(ca)?));
-    let channel = Endpoint::from_shared(backend.address.clone())?
-        .connect_timeout(CONNECT_TIMEOUT)
-        .tcp_nodelay(true)
-        .tcp_keepalive(Some(KEEP_ALIVE_INTERVAL))
-        .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
-        .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
-        .local_address(Some(from))
-        .tls_config(tls)?
-        .connect_lazy();
-    Ok(Client::builder(&backend.address)
-        .token(backend.token.clone())
-        .build_with_channel(channel)?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_agent_comes_from_an_address_of_its_own() {
-        assert_eq!(address(0).to_string(), "127.16.0.0");
-        assert_eq!(address(4_999).to_string(), "127.16.19.135");
-        assert!(address(999_999).is_loopback());
-    }
 }

@@ -88,7 +88,14 @@ fn each_value_of_the_server_is_its_flag() -> Result<()> {
                 "--cors-allowed-origins=http://localhost:3000",
             ],
         ),
-        ("grpc.maxConnectionsPerPeer=10", &["--max-connections-per-peer=10"]),
+        (
+            "grpc.maxConnections=100,grpc.maxConnectionsPerPeer=10",
+            &["--max-connections=100", "--max-connections-per-peer=10"],
+        ),
+        ("grpc.handshakeTimeout=5s", &["--handshake-timeout=5s"]),
+        ("grpc.firstRequestTimeout=5s", &["--first-request-timeout=5s"]),
+        ("grpc.connectionIdleTimeout=10m", &["--connection-idle-timeout=10m"]),
+        ("grpc.maxConnectionAge=2h", &["--max-connection-age=2h"]),
         (
             "authentication.config.kind=AuthenticationConfiguration",
             &["--authentication-config=/etc/bindery/authentication/config.yaml"],

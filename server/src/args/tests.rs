@@ -56,15 +56,33 @@ fn defaults_are_those_of_the_documentation() {
     assert_eq!(settings.renewal_lifetime, Duration::from_hours(168));
     assert!(settings.install_crds);
     assert!(settings.grpc.reflection);
-    let args = parsed(&TLS, &[]).expect("flags");
-    assert_eq!(args.max_connections_per_peer.get(), 1024);
+    let limits = settings.connections;
+    assert_eq!((limits.all, limits.per_peer, limits.strangers()), (16_384, 1024, 8_192));
+    let times = [limits.handshake, limits.first_request, limits.idle, limits.age];
+    assert_eq!(times.map(|time| time.as_secs()), [10, 10, 300, 3_600]);
 }
 
 #[test]
-fn a_peer_may_have_a_connection_at_least() {
-    let args = parsed(&TLS, &["--max-connections-per-peer", "5"]).expect("flags");
-    assert_eq!(args.max_connections_per_peer.get(), 5);
-    check_refused(&TLS, &["--max-connections-per-peer", "0"], "invalid value");
+fn limits_of_connections_leave_room_for_clients() {
+    let set = |flag: &str, value: &str| settings(&TLS, &[flag, value]).connections;
+    assert_eq!(set("--max-connections-per-peer", "5").per_peer, 5);
+    let few = set("--max-connections", "1");
+    assert_eq!((few.all, few.strangers()), (1, 1));
+    assert_eq!(set("--handshake-timeout", "1s").handshake.as_secs(), 1);
+    assert_eq!(set("--first-request-timeout", "2s").first_request.as_secs(), 2);
+    assert_eq!(set("--connection-idle-timeout", "3s").idle.as_secs(), 3);
+    assert_eq!(set("--max-connection-age", "1m").age.as_secs(), 60);
+    for flag in ["--max-connections", "--max-connections-per-peer"] {
+        check_refused(&TLS, &[flag, "0"], "invalid value");
+    }
+    for flag in [
+        "--handshake-timeout",
+        "--first-request-timeout",
+        "--connection-idle-timeout",
+        "--max-connection-age",
+    ] {
+        check_refused(&TLS, &[flag, "999ms"], "at least 1s");
+    }
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The limits of one caller and of all: calls a second, calls at the same time, streams, sizes and waiting times.
+//! The limits of one caller and of all: calls a second, calls at the same time, streams, sizes and waiting times. Those of
+//! connections are settings ([`crate::settings::ConnectionLimits`]).
 
 use std::time::Duration;
 
@@ -34,6 +35,14 @@ pub(crate) const REVIEW_WAIT_MAX: Duration = Duration::from_secs(10);
 pub(crate) const PRINCIPAL_RATE: (u32, u32) = (100, 200);
 /// Calls a second without a verified token from one peer address, and the burst. Many agents may share a proxy's address.
 pub(crate) const PEER_RATE: (u32, u32) = (200, 1_000);
+/// Bytes of all messages that a call of an open method, which needs no token, may send.
+pub(crate) const OPEN_REQUEST_BYTES_MAX: usize = 64 * 1024;
+/// Longest time of a call of an open method, its stream of answers included.
+pub(crate) const OPEN_CALL_MAX: Duration = Duration::from_mins(1);
+/// Calls of open methods that one peer address may have under way at the same time.
+pub(crate) const OPEN_CALLS_PER_PEER: usize = 16;
+/// Calls of open methods that may be under way at the same time.
+pub(crate) const OPEN_CALLS_MAX: usize = 2_048;
 /// Lines of the audit log a second about calls without a valid token, and the burst: strangers must not fill the disk.
 pub(crate) const STRANGERS_AUDITED_RATE: (u32, u32) = (5, 100);
 /// Lines of the audit log a second about calls of one username that were refused or failed, and the burst, for the same reason.
@@ -50,5 +59,7 @@ pub(crate) const STREAMS_PER_PRINCIPAL: usize = 4;
 /// Streams that one principal may have open for one contract. A client with a renewed token opens its next stream before it
 /// closes the last one.
 pub(crate) const STREAMS_PER_CONTRACT: usize = 2;
+/// A stream ends at this age, or up to a fifth earlier, so that clients spread over the replicas.
+pub(crate) const STREAM_AGE_MAX: Duration = Duration::from_mins(30);
 /// Snapshots that are being sent at the same time.
 pub(crate) const SNAPSHOTS_MAX: usize = 64;

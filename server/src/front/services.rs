@@ -12,7 +12,7 @@ use tonic::service::Routes;
 
 use crate::front::{
     Front,
-    limits::{ANSWER_BYTES_MAX, REQUEST_BYTES_MAX},
+    limits::{ANSWER_BYTES_MAX, OPEN_REQUEST_BYTES_MAX, REQUEST_BYTES_MAX},
 };
 
 mod binding;
@@ -36,7 +36,8 @@ pub(crate) fn routes(front: Front, stop: &CancellationToken) -> Result<Routes, t
         };
     }
     let shows_itself = front.state.settings.grpc.reflection;
-    let mut routes = Routes::new(limited!(ProviderServiceServer, provider::Service(Arc::clone(&front))))
+    let provider = limited!(ProviderServiceServer, provider::Service(Arc::clone(&front)));
+    let mut routes = Routes::new(provider.max_decoding_message_size(OPEN_REQUEST_BYTES_MAX))
         .add_service(limited!(CatalogServiceServer, catalog::Service(Arc::clone(&front))))
         .add_service(limited!(BindingServiceServer, binding::Service(Arc::clone(&front))))
         .add_service(limited!(ExportServiceServer, export::Service(Arc::clone(&front))))
@@ -45,10 +46,14 @@ pub(crate) fn routes(front: Front, stop: &CancellationToken) -> Result<Routes, t
             credential::Service(Arc::clone(&front))
         ))
         .add_service(limited!(ContractServiceServer, contract::Service(Arc::clone(&front))))
-        .add_service(health::service(front.state.clone(), stop.clone()));
+        .add_service(
+            health::service(front.state.clone(), stop.clone()).max_decoding_message_size(OPEN_REQUEST_BYTES_MAX),
+        );
     if shows_itself {
         let (reflection, reflection_alpha) = health::reflection()?;
-        routes = routes.add_service(reflection).add_service(reflection_alpha);
+        routes = routes
+            .add_service(reflection.max_decoding_message_size(OPEN_REQUEST_BYTES_MAX))
+            .add_service(reflection_alpha.max_decoding_message_size(OPEN_REQUEST_BYTES_MAX));
     }
     Ok(routes)
 }

@@ -21,7 +21,6 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     sync::oneshot,
 };
-use tonic::transport::server::Connected;
 use tower::BoxError;
 
 use super::process::ProcessId;
@@ -283,15 +282,12 @@ impl fmt::Debug for SimStream {
     }
 }
 
-impl Connected for SimStream {
-    type ConnectInfo = Peer;
-
-    fn connect_info(&self) -> Peer {
+impl SimStream {
+    /// The address of the other end.
+    pub(super) fn peer(&self) -> Peer {
         self.peer
     }
-}
 
-impl SimStream {
     fn is_reset(&self) -> bool {
         self.inbox.0.lock().closed == Some(HowClosed::Reset)
     }

@@ -20,7 +20,7 @@ use bindery_sdk::Channel;
 use bindery_server::{
     args::Args as ServerArgs,
     audit::AuditLog,
-    front::{self, Metrics},
+    front::{self, Connection, Metrics},
     leader,
     oidc::{Fetch, Issuers, OidcMetrics},
     state::State,
@@ -220,7 +220,11 @@ async fn server(
     let no_fetch = Arc::new(|_: &[_]| Arc::new(NoIssuer) as Arc<dyn Fetch>);
     let issuers = Issuers::new(no_fetch, OidcMetrics::default(), None);
     let stop = CancellationToken::new();
-    let connections = UnboundedReceiverStream::new(connections).map(Ok);
+    let connections = UnboundedReceiverStream::new(connections);
+    let connections = connections.map(|stream| {
+        let peer = stream.peer();
+        Connection::new(stream, peer)
+    });
     let front = tokio::spawn(front::serve_connections(
         state.clone(),
         issuers,

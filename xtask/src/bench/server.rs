@@ -10,7 +10,7 @@ use bindery_e2e::process::Programs;
 use serde_json::json;
 
 use self::{
-    agents::{Answer, Order},
+    agents::{Answer, Load, Order},
     report::{Report, Row, Settled},
     stage::Stage,
 };
@@ -29,7 +29,16 @@ pub(crate) struct Args {
     /// For how long exports are changed, and how long each list is repeated.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
+    /// From how many addresses strangers attack the port.
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u8).range(1..=250))]
+    strangers: u8,
+    /// For how long they attack it, and for how long the same is measured without them before.
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
+    attack_seconds: u32,
 }
+
+/// Renewals a second, with an attack and without.
+const RENEWALS: f64 = 5.0;
 
 pub(super) fn run(bench: &super::Args, args: Args) -> Result<Report> {
     bench.release("bindery-bench", &["--bin", "bindery-bench"])?;
@@ -67,6 +76,8 @@ impl Stage {
         rows.push(row);
         let row = self.change(None).await?;
         rows.push(row);
+        rows.push(self.attacked("calm", 0).await?);
+        rows.push(self.attacked("attacked", args.strangers).await?);
         let (row, after) = self.restart().await?;
         rows.push(row);
         rows.push(self.idle("restarted").await?);
@@ -75,7 +86,12 @@ impl Stage {
             at_rest,
             after,
         };
-        Ok(Report::new(settings(&args), args.agents, rows, &settled))
+        Ok(Report::new(
+            settings(&args),
+            (args.agents, args.strangers),
+            rows,
+            &settled,
+        ))
     }
 
     /// The first bind is none of those that count: it is the first that the API server sees of the template's kinds.
@@ -96,15 +112,33 @@ impl Stage {
     async fn change(&mut self, rate: Option<f64>) -> Result<Row> {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
         let count = rate.map_or(self.args.agents, |rate| (rate * f64::from(self.args.seconds)) as u32);
-        let order = Order::Change {
+        let order = Order::Change(self.load(count, rate));
+        self.phase(if rate.is_some() { "change" } else { "change all" }, &order)
+            .await
+    }
+
+    /// Changes and renewals at their rates, while strangers attack the port from so many addresses.
+    async fn attacked(&mut self, name: &str, strangers: u8) -> Result<Row> {
+        let seconds = f64::from(self.args.attack_seconds);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+        let count = (self.args.rate * seconds) as u32;
+        let order = Order::Attacked {
+            load: self.load(count, Some(self.args.rate)),
+            renewals: RENEWALS,
+            seconds,
+            strangers,
+        };
+        self.phase(name, &order).await
+    }
+
+    fn load(&mut self, count: u32, rate: Option<f64>) -> Load {
+        Load {
             count,
             rate,
             concurrency: self.args.concurrency,
             seed: 7,
             from: self.next_change(count),
-        };
-        self.phase(if rate.is_some() { "change" } else { "change all" }, &order)
-            .await
+        }
     }
 }
 
@@ -120,6 +154,7 @@ fn rate(text: &str) -> Result<f64, String> {
 fn settings(args: &Args) -> serde_json::Value {
     json!({
         "agents": args.agents, "concurrency": args.concurrency, "rate": args.rate, "seconds": args.seconds,
+        "strangers": args.strangers, "attackSeconds": args.attack_seconds,
         "cores": std::thread::available_parallelism().map_or(0, usize::from),
     })
 }

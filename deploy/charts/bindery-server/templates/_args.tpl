@@ -9,8 +9,23 @@
 {{- range .Values.grpc.corsAllowedOrigins }}
 - {{ printf "--cors-allowed-origins=%s" . | toYaml }}
 {{- end }}
+{{- with .Values.grpc.maxConnections }}
+- --max-connections={{ int64 . }}
+{{- end }}
 {{- with .Values.grpc.maxConnectionsPerPeer }}
 - --max-connections-per-peer={{ int64 . }}
+{{- end }}
+{{- with .Values.grpc.handshakeTimeout }}
+- {{ printf "--handshake-timeout=%s" . | toYaml }}
+{{- end }}
+{{- with .Values.grpc.firstRequestTimeout }}
+- {{ printf "--first-request-timeout=%s" . | toYaml }}
+{{- end }}
+{{- with .Values.grpc.connectionIdleTimeout }}
+- {{ printf "--connection-idle-timeout=%s" . | toYaml }}
+{{- end }}
+{{- with .Values.grpc.maxConnectionAge }}
+- {{ printf "--max-connection-age=%s" . | toYaml }}
 {{- end }}
 {{- if .Values.authentication.config }}
 - --authentication-config=/etc/bindery/authentication/config.yaml

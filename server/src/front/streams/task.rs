@@ -18,7 +18,7 @@ use tonic::{Code, Status};
 use crate::front::{
     Failure, Outcome,
     auth::Denial,
-    limits::Permit,
+    limits::{Permit, STREAM_AGE_MAX},
     streams::{
         Filter, SentObject, StreamEvent, StreamSource, Streams,
         hub::{ChangedNames, Cursor, Hub, RemovedObject, StreamStart, Subscriber},
@@ -30,8 +30,6 @@ use crate::front::{
 
 /// A stream that sent nothing for this time sends a heartbeat.
 const HEARTBEAT_AFTER: Duration = Duration::from_secs(30);
-/// A stream ends at this age, or up to a fifth earlier, so that clients spread over the replicas.
-pub(super) const AGE_MAX: Duration = Duration::from_mins(30);
 /// A client that reads nothing for this time is disconnected.
 pub(super) const SLOW_AFTER: Duration = Duration::from_mins(1);
 /// How long a stream waits for this replica to see what its resume token saw.
@@ -84,7 +82,7 @@ impl<S: StreamSource> Task<S> {
     async fn drive(&mut self, resume: StreamResume) -> Outcome<()> {
         // In a box of its own, which is freed afterwards: a stream spends most of its time waiting.
         let (subscriber, mut sent) = Box::pin(self.begin(resume)).await?;
-        let age = AGE_MAX.mul_f64(0.8 + rand::random::<f64>() * 0.2);
+        let age = STREAM_AGE_MAX.mul_f64(0.8 + rand::random::<f64>() * 0.2);
         let end = Instant::now() + age;
         let expired = self.expiry();
         let deadline = self.call.deadline.of_stream();

@@ -9,11 +9,12 @@ use tonic::Code;
 
 use crate::front::streams::{
     hub::{Cursor, Progress, Version},
-    task::{AGE_MAX, SLOW_AFTER},
+    task::SLOW_AFTER,
     *,
 };
 use crate::front::{
     auth::{Authenticator, Caller, CheckError, Claims, Denial, Identity, Kind, Presented, Verdict, tests_support},
+    limits::STREAM_AGE_MAX,
     transport::deadline::Deadline,
 };
 
@@ -453,7 +454,7 @@ async fn a_silent_stream_beats_and_is_not_for_ever() {
     assert!(!beat.token.is_empty());
     assert!(end(&mut stream).await.is_none(), "ends well");
     let age = begun.elapsed();
-    assert!(age <= AGE_MAX && age >= AGE_MAX.mul_f64(0.79), "{age:?}");
+    assert!(age <= STREAM_AGE_MAX && age >= STREAM_AGE_MAX.mul_f64(0.79), "{age:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -40,6 +40,24 @@ impl Deadline {
         }
     }
 
+    /// The deadline, but not later than after `time` from now.
+    pub(crate) fn within(self, time: Duration) -> Self {
+        let end = Instant::now() + time;
+        if self.at <= end {
+            return self;
+        }
+        Self {
+            at: end,
+            answer_by: end - ERROR_MARGIN.min(time / 10),
+            requested: self.requested,
+        }
+    }
+
+    /// When the call must have ended, a stream of answers included.
+    pub(crate) fn at(&self) -> Instant {
+        self.at
+    }
+
     /// When the call is answered with an error if no answer is there.
     pub(crate) fn answer_by(&self) -> Instant {
         self.answer_by
@@ -107,6 +125,19 @@ mod tests {
         check(Some("10S"), Some(3), seconds(3));
         check(Some("200m"), Some(3), seconds(0));
         check(Some("99999999H"), None, seconds(30));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deadline_can_be_limited_and_not_extended() {
+        let (now, minute) = (Instant::now(), Duration::from_mins(1));
+        let after = |timeout| {
+            let limited = deadline(timeout).within(minute);
+            assert!(limited.answer_by() < limited.at());
+            limited.at() - now
+        };
+        assert_eq!(after(None), minute);
+        assert_eq!(after(Some("1H")), minute);
+        assert_eq!(after(Some("10S")), Duration::from_secs(10));
     }
 
     #[test]

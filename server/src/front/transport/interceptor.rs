@@ -18,8 +18,15 @@ use crate::front::{
     access::{self, Backend, Freshness, Method},
     audit::{AuditedCall, Auditor, CallNote},
     auth::{Authenticators, Caller, Presented},
-    limits::{CALLS_MAX, PEER_RATE, PRINCIPAL_CALLS_MAX, PRINCIPAL_RATE, Permit, Permits, Rate},
-    transport::{REQUEST_ID, connection::Peer, deadline::Deadline, metrics::Metrics},
+    limits::{CALLS_MAX, OPEN_CALL_MAX, PEER_RATE, PRINCIPAL_CALLS_MAX, PRINCIPAL_RATE, Permit, Permits, Rate},
+    transport::{
+        REQUEST_ID,
+        connection::Peer,
+        deadline::Deadline,
+        metrics::Metrics,
+        open_calls::{self, OpenCalls},
+        places::Place,
+    },
 };
 
 /// What a handler knows of its call beside the message.
@@ -47,6 +54,7 @@ pub(crate) struct Interceptor {
     principals: Rate<Principal>,
     calls_of_principal: Permits<Principal>,
     calls: Semaphore,
+    open_calls: OpenCalls,
 }
 
 // === impl Call ===
@@ -107,6 +115,7 @@ impl Interceptor {
             principals: Rate::new(PRINCIPAL_RATE),
             calls_of_principal: Permits::new(PRINCIPAL_CALLS_MAX),
             calls: Semaphore::new(CALLS_MAX),
+            open_calls: OpenCalls::new(),
         }
     }
 
@@ -117,7 +126,10 @@ impl Interceptor {
         S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
     {
         let method = access::method(request.uri().path());
-        let deadline = Deadline::of(request.headers());
+        let mut deadline = Deadline::of(request.headers());
+        if method.is_some_and(|method| method.open) {
+            deadline = deadline.within(OPEN_CALL_MAX);
+        }
         // Not tower-http's TimeoutLayer: it has one time for all calls, and each gRPC call brings its own.
         let audited = method.and_then(|method| Some((method.path, method.audit?)));
         let note = audited.map_or_else(CallNote::default, |_| CallNote::kept());
@@ -157,31 +169,30 @@ impl Interceptor {
         S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
     {
         let peer = Peer::network_of(request.extensions());
-        let mut call = match method {
-            Some(method) if method.open => {
-                self.peers.check(&peer)?;
-                Call::new(None, None, deadline)
-            }
-            _ => {
-                self.refuse_unless_ready()?;
-                let (caller, token) = self.identify(request.headers(), peer).await?;
-                note.add_caller(&caller.identity);
-                Call::new(Some(Arc::new(caller)), Some(Arc::new(token)), deadline)
-            }
-        };
+        let place = request.extensions().get::<Arc<Place>>().cloned();
+        if method.is_some_and(|method| method.open) {
+            self.peers.check(&peer)?;
+            let open_call = self.open_calls.admit(peer)?;
+            request.extensions_mut().insert(Call::new(None, None, deadline));
+            let Ok(response) = service.oneshot(open_calls::limited(request)).await;
+            return Ok(open_call.follow(response, deadline.at(), place));
+        }
+        self.refuse_unless_ready()?;
+        let (caller, token) = self.identify(request.headers(), peer).await?;
+        if let Some(place) = place {
+            place.authenticated();
+        }
+        note.add_caller(&caller.identity);
+        let mut call = Call::new(Some(Arc::new(caller)), Some(Arc::new(token)), deadline);
         let Some(method) = method else {
             return Err(Failure::new(ErrorReason::FeatureOff, "this server has no such method")
                 .with("method", request.uri().path()));
         };
-        let _permit_of_principal = match call.caller.as_deref() {
-            None => None,
-            Some(caller) => Some(self.admit(method, caller)?),
-        };
-        let permit = self.calls.try_acquire();
-        if permit.is_err() && !method.open {
+        let _permit_of_principal = self.admit(method, call.caller()?)?;
+        let _permit = self.calls.try_acquire().map_err(|_| {
             let text = "the server answers as many calls as it can; try again";
-            return Err(Failure::new(ErrorReason::Overloaded, text));
-        }
+            Failure::new(ErrorReason::Overloaded, text)
+        })?;
         if let Some(contract) = call.caller.as_deref().and_then(Caller::contract) {
             let token = call.token.as_deref().filter(|_| method.freshness == Freshness::Live);
             self.backend.confirm(contract, token).await?;

@@ -1,17 +1,12 @@
 //! The port of the gRPC server, which speaks TLS unless it is plaintext on loopback.
 
-use std::{
-    io,
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-    time::Duration,
-};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use futures::Stream;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
-    sync::{Semaphore, mpsc},
+    sync::mpsc,
     time::{sleep, timeout},
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
@@ -19,19 +14,15 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    front::{
-        limits::Permits,
-        transport::connection::{Connection, ConnectionPermits, Peer},
+    front::transport::{
+        connection::{Connection, Peer},
+        metrics::Metrics,
+        places::{ConnectionEnd, Place, Places},
     },
+    settings::ConnectionLimits,
     tls::PortTls,
 };
 
-/// The connection of a client that does not finish its TLS handshake within this time is closed.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Handshakes at the same time. Each costs a signature.
-const HANDSHAKES_MAX: usize = 256;
-/// Connections at the same time. Further ones wait in the kernel.
-const CONNECTIONS_MAX: usize = 16_384;
 /// How long, and how much, is read of a client whose handshake failed.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: u64 = 64 * 1024;
@@ -41,8 +32,16 @@ const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct Listener {
     tcp: TcpListener,
+    port: Port,
+}
+
+/// What makes an accepted connection ready for HTTP.
+#[derive(Clone, Debug)]
+struct Port {
     tls: Option<PortTls>,
-    peers: Permits<IpAddr>,
+    handshake: Duration,
+    places: Places,
+    metrics: Metrics,
 }
 
 /// Why the server cannot accept connections.
@@ -59,21 +58,23 @@ pub enum ListenError {
 }
 
 impl Listener {
-    /// Binds the port. Without TLS it is plaintext, which [`crate::args`] allows on loopback only. Each peer may have
-    /// `connections_per_peer` connections; further ones are closed at once.
+    /// Binds the port. Without TLS it is plaintext, which [`crate::args`] allows on loopback only.
     pub async fn bind(
         address: SocketAddr,
         tls: Option<PortTls>,
-        connections_per_peer: usize,
+        limits: ConnectionLimits,
+        metrics: Metrics,
     ) -> Result<Self, ListenError> {
         let tcp = TcpListener::bind(address)
             .await
             .map_err(|source| ListenError::Bind { address, source })?;
-        Ok(Self {
-            tcp,
+        let port = Port {
             tls,
-            peers: Permits::new(connections_per_peer),
-        })
+            handshake: limits.handshake,
+            places: Places::new(limits),
+            metrics,
+        };
+        Ok(Self { tcp, port })
     }
 
     /// The address that was bound.
@@ -82,29 +83,18 @@ impl Listener {
     }
 
     /// Accepts connections until `stop` is cancelled.
-    pub fn connections(self, stop: CancellationToken) -> impl Stream<Item = io::Result<Connection>> {
+    pub fn connections(self, stop: CancellationToken) -> impl Stream<Item = Connection> {
         let (sender, receiver) = mpsc::channel(16);
         tokio::spawn(async move {
-            stop.run_until_cancelled(accept(self.tcp, self.tls, self.peers, sender))
-                .await;
+            stop.run_until_cancelled(accept(self.tcp, self.port, sender)).await;
         });
         ReceiverStream::new(receiver)
     }
 }
 
-async fn accept(
-    tcp: TcpListener,
-    tls: Option<PortTls>,
-    peers: Permits<IpAddr>,
-    sender: mpsc::Sender<io::Result<Connection>>,
-) {
-    let all = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let handshakes = Arc::new(Semaphore::new(HANDSHAKES_MAX));
+/// Accepts connections, and waits for no client: all else happens in a task for each of them.
+async fn accept(tcp: TcpListener, port: Port, sender: mpsc::Sender<Connection>) {
     loop {
-        // Neither semaphore is ever closed.
-        let Ok(permit) = Arc::clone(&all).acquire_owned().await else {
-            return;
-        };
         let (stream, peer) = match tcp.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
@@ -115,44 +105,54 @@ async fn accept(
             }
         };
         let peer = Peer(peer);
-        let Some(of_peer) = peers.try_acquire(peer.network()) else {
-            tracing::debug!(peer = %peer.0, "connection closed: the peer has as many connections as it may");
-            continue;
-        };
-        let permits = ConnectionPermits {
-            _of_all: permit,
-            _of_peer: of_peer,
-        };
-        // Without Nagle's algorithm, small messages are sent at once.
-        let _ = stream.set_nodelay(true);
-        let Some(config) = tls.as_ref().map(PortTls::config) else {
-            if sender.send(Ok(Connection::new(stream, peer, permits))).await.is_err() {
-                return;
+        let place = match port.places.admit(peer.network()) {
+            Ok(place) => Arc::new(place),
+            Err(end) => {
+                port.metrics.connection_end(end);
+                tracing::debug!(peer = %peer.0, end = end.label(), "connection refused");
+                continue;
             }
-            continue;
         };
-        let Ok(handshake) = Arc::clone(&handshakes).acquire_owned().await else {
-            return;
-        };
-        let sender = sender.clone();
+        let (port, sender) = (port.clone(), sender.clone());
         tokio::spawn(async move {
-            if let Some(stream) = encrypted(config.into(), stream).await {
-                let _ = sender.send(Ok(Connection::new(stream, peer, permits))).await;
+            if let Some(connection) = port.ready(stream, peer, place).await {
+                // Without a receiver the server ends.
+                let _ = sender.send(connection).await;
             }
-            drop(handshake);
         });
     }
 }
 
+impl Port {
+    /// Completes the handshake; none if the client does not.
+    async fn ready(&self, stream: TcpStream, peer: Peer, place: Arc<Place>) -> Option<Connection> {
+        // Without Nagle's algorithm, small messages are sent at once.
+        let _ = stream.set_nodelay(true);
+        let Some(config) = self.tls.as_ref().map(PortTls::config) else {
+            return Some(Connection::new(stream, peer).at(place));
+        };
+        let end = tokio::select! {
+            biased;
+            end = place.closed() => end,
+            encrypted = timeout(self.handshake, encrypted(config.into(), stream)) => match encrypted {
+                Ok(stream) => return stream.map(|stream| Connection::new(stream, peer).at(place)),
+                Err(_) => ConnectionEnd::Handshake,
+            },
+        };
+        self.metrics.connection_end(end);
+        tracing::debug!(peer = %peer.0, end = end.label(), "connection ends");
+        None
+    }
+}
+
 async fn encrypted(acceptor: TlsAcceptor, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
-    match timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream).into_fallible()).await {
-        Ok(Ok(stream)) => Some(stream),
-        Ok(Err((error, stream))) => {
+    match acceptor.accept(stream).into_fallible().await {
+        Ok(stream) => Some(stream),
+        Err((error, stream)) => {
             tracing::debug!(%error, "a TLS handshake failed");
             let _ = timeout(LINGER, linger(stream)).await;
             None
         }
-        Err(_) => None,
     }
 }
 
@@ -166,31 +166,77 @@ async fn linger(mut stream: TcpStream) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use bindery_runtime::telemetry;
     use futures::StreamExt as _;
     use rustls::{
         ClientConfig, RootCertStore,
-        pki_types::{PrivateKeyDer, ServerName},
+        pki_types::{CertificateDer, PrivateKeyDer, ServerName},
     };
+    use tokio::net::TcpSocket;
     use tokio_rustls::TlsConnector;
-    use tonic::transport::server::Connected as _;
 
     use super::*;
     use crate::tls::ServingCertificate;
 
-    async fn listen(tls: Option<PortTls>) -> (SocketAddr, impl Stream<Item = io::Result<Connection>>) {
-        let listener = Listener::bind("127.0.0.1:0".parse().expect("an address"), tls, 2)
+    fn limits(all: usize, per_peer: usize) -> ConnectionLimits {
+        ConnectionLimits {
+            all,
+            per_peer,
+            ..crate::settings::tests::settings().connections
+        }
+    }
+
+    async fn listen(tls: Option<PortTls>, limits: ConnectionLimits) -> (SocketAddr, impl Stream<Item = Connection>) {
+        let metrics = Metrics::new(&mut telemetry::registry());
+        let listener = Listener::bind("127.0.0.1:0".parse().expect("an address"), tls, limits, metrics)
             .await
             .expect("a port");
         let address = listener.address().expect("an address");
         (address, listener.connections(CancellationToken::new()))
     }
 
+    /// Connects from an address of loopback.
+    async fn connect(from: [u8; 4], to: SocketAddr) -> TcpStream {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.bind((from, 0).into()).expect("a port");
+        socket.connect(to).await.expect("a connection")
+    }
+
+    async fn is_closed(client: &mut TcpStream) -> bool {
+        // A reset is an end as well.
+        client.read(&mut [0; 1]).await.is_ok_and(|read| read == 0)
+    }
+
+    fn tls() -> (PortTls, CertificateDer<'static>) {
+        let issued = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
+        let serving = Arc::new(ServingCertificate::default());
+        let key = PrivateKeyDer::try_from(issued.signing_key.serialize_der()).expect("a key");
+        let set = serving.set(vec![issued.cert.der().clone()], key, jiff::Timestamp::MAX);
+        set.expect("a certificate");
+        (PortTls::new(&serving).expect("TLS"), issued.cert.der().clone())
+    }
+
+    async fn handshake(stream: TcpStream, root: CertificateDer<'static>) -> tokio_rustls::client::TlsStream<TcpStream> {
+        let mut roots = RootCertStore::empty();
+        roots.add(root).expect("a root");
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        let name = ServerName::try_from("localhost").expect("a name");
+        let connector = TlsConnector::from(Arc::new(config));
+        connector.connect(name, stream).await.expect("a handshake")
+    }
+
     #[tokio::test]
     async fn plaintext_comes_through_with_its_peer() {
-        let (address, mut connections) = listen(None).await;
+        let (address, mut connections) = listen(None, limits(8, 8)).await;
         let mut client = TcpStream::connect(address).await.expect("a connection");
-        let mut server = connections.next().await.expect("a connection").expect("no error");
-        assert_eq!(server.connect_info().0, client.local_addr().expect("an address"));
+        let (mut server, peer, _place) = connections.next().await.expect("a connection").into_parts();
+        assert_eq!(peer.0, client.local_addr().expect("an address"));
         client.write_all(b"hello").await.expect("written");
         let mut bytes = [0; 5];
         server.read_exact(&mut bytes).await.expect("read");
@@ -199,56 +245,84 @@ mod tests {
 
     #[tokio::test]
     async fn a_peer_has_so_many_connections_and_no_more() {
-        let (address, mut connections) = listen(None).await;
-        let connect = async || TcpStream::connect(address).await.expect("a connection");
-        let (first, second) = (connect().await, connect().await);
-        let accepted = (connections.next().await, connections.next().await);
-        let mut third = connect().await;
-        assert_eq!(third.read(&mut [0; 1]).await.expect("an end"), 0, "closed at once");
+        let (address, mut connections) = listen(None, limits(100, 2)).await;
+        let mut accept = async |from: [u8; 4]| {
+            let client = connect(from, address).await;
+            let (_, peer, place) = connections.next().await.expect("a connection").into_parts();
+            assert_eq!(peer.0, client.local_addr().expect("an address"));
+            (client, place.expect("a place"))
+        };
+        let one = [127, 0, 0, 1];
+        let (first, second) = (accept(one).await, accept(one).await);
+        [&first, &second]
+            .into_iter()
+            .for_each(|(_, place)| place.authenticated());
+        let mut third = connect(one, address).await;
+        assert!(is_closed(&mut third).await, "closed at once");
         // Another address has its own, and one that ends makes room.
-        let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
-        socket.bind("127.0.0.2:0".parse().expect("an address")).expect("a port");
-        let other = socket.connect(address).await.expect("a connection");
-        let served = connections.next().await.expect("a connection").expect("no error");
-        assert_eq!(served.connect_info().0, other.local_addr().expect("an address"));
-        drop(accepted);
-        let fourth = connect().await;
-        let served = connections.next().await.expect("a connection").expect("no error");
-        assert_eq!(served.connect_info().0, fourth.local_addr().expect("an address"));
-        drop((first, second));
+        accept([127, 0, 0, 2]).await;
+        drop(first);
+        accept(one).await;
     }
 
     #[tokio::test]
-    async fn a_client_that_sends_nothing_delays_no_other_handshake() {
-        let issued = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
-        let serving = Arc::new(ServingCertificate::default());
-        let key = PrivateKeyDer::try_from(issued.signing_key.serialize_der()).expect("a key");
-        let set = serving.set(vec![issued.cert.der().clone()], key, jiff::Timestamp::MAX);
-        set.expect("a certificate");
-        let tls = PortTls::new(&serving).expect("TLS");
-        let (address, mut connections) = listen(Some(tls)).await;
-        let _silent = TcpStream::connect(address).await.expect("a connection");
+    async fn strangers_keep_no_known_client_out() {
+        let (address, mut connections) = listen(None, limits(8, 8)).await;
+        let mut known = connect([127, 0, 0, 9], address).await;
+        let (_stream, _, place) = connections.next().await.expect("a connection").into_parts();
+        let place = place.expect("a place");
+        place.authenticated();
+        let mut strangers = Vec::new();
+        for number in 0..40 {
+            strangers.push(connect([127, 0, 1, number % 4], address).await);
+            strangers.push(connect([127, 0, 2, number], address).await);
+        }
+        let accepted: Vec<_> = (&mut connections).take(80).collect().await;
+        let open = accepted.into_iter().filter_map(|connection| connection.into_parts().2);
+        let open = open.filter(|place| futures::FutureExt::now_or_never(place.closed()).is_none());
+        assert_eq!(open.count(), 4, "half of the places");
+        assert_eq!(futures::FutureExt::now_or_never(place.closed()), None);
+        // A client that returns gets a place before it has proved who it is.
+        let again = connect([127, 0, 0, 9], address).await;
+        let (_, peer, _place) = connections.next().await.expect("a connection").into_parts();
+        assert_eq!(peer.0, again.local_addr().expect("an address"));
+        known.write_all(b"still here").await.expect("written");
+    }
 
-        let mut roots = RootCertStore::empty();
-        roots.add(issued.cert.der().clone()).expect("a root");
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let mut config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .expect("versions")
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        config.alpn_protocols = vec![b"h2".to_vec()];
+    #[tokio::test]
+    async fn clients_that_send_nothing_delay_no_other_handshake() {
+        let (tls, root) = tls();
+        let (address, mut connections) = listen(Some(tls), limits(2_000, 2_000)).await;
+        let mut silent = Vec::new();
+        for _ in 0..600 {
+            silent.push(TcpStream::connect(address).await.expect("a connection"));
+        }
         let stream = TcpStream::connect(address).await.expect("a connection");
-        let name = ServerName::try_from("localhost").expect("a name");
-        let client = TlsConnector::from(Arc::new(config))
-            .connect(name, stream)
-            .await
-            .expect("a handshake");
+        let client = handshake(stream, root).await;
         assert_eq!(client.get_ref().1.alpn_protocol(), Some(b"h2".as_slice()));
-        let server = connections.next().await.expect("a connection").expect("no error");
-        assert_eq!(
-            server.connect_info().0,
-            client.get_ref().0.local_addr().expect("an address")
-        );
+        let (_, peer, _place) = connections.next().await.expect("a connection").into_parts();
+        assert_eq!(peer.0, client.get_ref().0.local_addr().expect("an address"));
+    }
+
+    #[tokio::test]
+    async fn a_handshake_ends_in_time_or_when_its_place_is_taken() {
+        let (tls, root) = tls();
+        let slow = ConnectionLimits {
+            handshake: Duration::from_millis(100),
+            ..limits(8, 8)
+        };
+        let (address, _connections) = listen(Some(tls.clone()), slow).await;
+        assert!(is_closed(&mut connect([127, 0, 0, 1], address).await).await, "too slow");
+
+        let patient = ConnectionLimits {
+            handshake: Duration::from_hours(1),
+            ..limits(2, 2)
+        };
+        let (address, mut connections) = listen(Some(tls), patient).await;
+        let mut silent = connect([127, 0, 0, 1], address).await;
+        let client = handshake(connect([127, 0, 0, 2], address).await, root).await;
+        assert!(is_closed(&mut silent).await, "displaced");
+        let (_, peer, _place) = connections.next().await.expect("a connection").into_parts();
+        assert_eq!(peer.0, client.get_ref().0.local_addr().expect("an address"));
     }
 }

@@ -9,6 +9,8 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
 };
 
+use crate::front::transport::places::ConnectionEnd;
+
 /// Upper bounds of the latency histogram, in seconds.
 const BUCKETS: [f64; 14] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 30.0, 120.0,
@@ -24,6 +26,12 @@ struct Families {
     streams: Family<MethodLabels, Gauge>,
     stream_ends: Family<CallLabels, Counter>,
     token_checks: Counter,
+    connection_ends: Family<EndLabels, Counter>,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct EndLabels {
+    reason: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -52,7 +60,13 @@ impl Metrics {
             streams: Family::default(),
             stream_ends: Family::default(),
             token_checks: Counter::default(),
+            connection_ends: Family::default(),
         };
+        // From the start on, so that the first one is an increase.
+        for end in ConnectionEnd::ALL {
+            let reason = end.label();
+            let _ = families.connection_ends.get_or_create(&EndLabels { reason });
+        }
         let registry = registry.sub_registry_with_prefix("grpc");
         registry.register("calls", "Calls by method and code", families.calls.clone());
         registry.register(
@@ -71,6 +85,11 @@ impl Metrics {
             "Tokens that were not known and had to be checked",
             families.token_checks.clone(),
         );
+        registry.register(
+            "connection_ends",
+            "Connections that the server refused or closed, by reason",
+            families.connection_ends.clone(),
+        );
         Self(Arc::new(families))
     }
 
@@ -85,6 +104,11 @@ impl Metrics {
 
     pub(crate) fn token_check(&self) {
         self.0.token_checks.inc();
+    }
+
+    pub(crate) fn connection_end(&self, end: ConnectionEnd) {
+        let reason = end.label();
+        self.0.connection_ends.get_or_create(&EndLabels { reason }).inc();
     }
 
     pub(crate) fn open_stream(&self, method: &'static str) -> OpenStream {
@@ -130,12 +154,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_and_streams_are_counted_by_method_and_code() {
+    fn calls_streams_and_ends_of_connections_are_counted() {
         let mut registry = telemetry::registry();
         let metrics = Metrics::new(&mut registry);
         metrics.call("GetExport", Code::Ok, Duration::from_millis(500));
         metrics.call("GetExport", Code::NotFound, Duration::from_millis(1500));
         metrics.token_check();
+        metrics.connection_end(ConnectionEnd::Idle);
         let _open = metrics.open_stream("WatchExports");
         metrics.open_stream("WatchExports").end(Code::Unavailable);
         let mut text = String::new();
@@ -149,6 +174,8 @@ mod tests {
             r#"bindery_grpc_streams{method="WatchExports"} 1"#,
             r#"bindery_grpc_stream_ends_total{method="WatchExports",code="UNAVAILABLE"} 1"#,
             "bindery_grpc_token_checks_total 1",
+            r#"bindery_grpc_connection_ends_total{reason="idle"} 1"#,
+            r#"bindery_grpc_connection_ends_total{reason="displaced"} 0"#,
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
         }

@@ -27,17 +27,28 @@ pub(super) enum Order {
         seconds: f64,
         concurrency: u16,
     },
-    Change {
-        count: u32,
-        rate: Option<f64>,
-        concurrency: u16,
-        seed: u64,
-        from: u64,
+    Change(Load),
+    /// Changes and renewals, while strangers attack the server from so many addresses.
+    Attacked {
+        load: Load,
+        renewals: f64,
+        seconds: f64,
+        strangers: u8,
     },
     Mark,
     Served {
         timeout_s: u64,
     },
+}
+
+/// How exports are changed.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Load {
+    pub(super) count: u32,
+    pub(super) rate: Option<f64>,
+    pub(super) concurrency: u16,
+    pub(super) seed: u64,
+    pub(super) from: u64,
 }
 
 /// The answer to a command.
@@ -51,6 +62,11 @@ pub(super) struct Answer {
     pub(super) percentiles: Option<Percentiles>,
     /// Latencies of the same changes on a bare watch of the API server.
     pub(super) bare: Option<Percentiles>,
+    /// Latencies of renewals meanwhile, and how many there were.
+    pub(super) renewals: Option<Percentiles>,
+    pub(super) renewed: Option<usize>,
+    /// How often a stranger opened a connection meanwhile.
+    pub(super) strangers: Option<usize>,
 }
 
 /// Percentiles of latencies, in microseconds.

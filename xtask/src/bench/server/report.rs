@@ -13,10 +13,15 @@ const CHANGE_RATIO: f64 = 3.0;
 const ARRIVAL_RATIO: f64 = 1.3;
 /// After a restart of the server, it may take at most this many times as long to serve all agents as it took to connect them.
 const RESTART_RATIO: f64 = 3.0;
+/// While strangers attack the port, a renewal or a change may take at most this many times as long as without them (p99).
+const ATTACK_RATIO: f64 = 2.0;
 
 /// With fewer agents or changes, bars are not checked: even a bad server would meet them.
 const AGENTS: u32 = 5000;
 const CHANGES: usize = 500;
+/// With fewer renewals, or strangers from fewer addresses, the attack is not judged.
+const RENEWALS: usize = 200;
+const STRANGERS: u8 = 64;
 
 /// The result of the benchmark.
 #[derive(Debug, Serialize)]
@@ -44,6 +49,11 @@ pub(super) struct Row {
     pub(super) percentiles: Option<[f64; 4]>,
     /// Latencies of the same changes on a bare watch of the API server.
     pub(super) bare: Option<[f64; 4]>,
+    /// Latencies of renewals meanwhile, and how many there were.
+    pub(super) renewals: Option<[f64; 4]>,
+    pub(super) renewed: Option<usize>,
+    /// How often a stranger opened a connection meanwhile.
+    pub(super) strangers: Option<usize>,
     /// Processor time of the server.
     pub(super) cpu_seconds: Option<f64>,
     /// Processor time of the control plane.
@@ -79,6 +89,9 @@ impl Row {
             load_seconds: answer.and_then(|answer| answer.load_seconds),
             percentiles: answer.and_then(|answer| answer.percentiles).map(milliseconds),
             bare: answer.and_then(|answer| answer.bare).map(milliseconds),
+            renewals: answer.and_then(|answer| answer.renewals).map(milliseconds),
+            renewed: answer.and_then(|answer| answer.renewed),
+            strangers: answer.and_then(|answer| answer.strangers),
             cpu_seconds: None,
             plane_cpu_seconds: None,
             memory,
@@ -94,20 +107,22 @@ impl Row {
             .map(|seconds| count / seconds)
     }
 
-    /// Lines of the table: the phase, and the bare watch beside it, if there was one.
+    /// Lines of the table: the phase, and the bare watch and the renewals beside it, if there were any.
     fn lines(&self) -> Vec<Vec<String>> {
-        let bare = self.bare.map(|[p50, p90, p99, max]| {
+        let beside = |what: &str, count: Option<usize>, times: [f64; 4]| {
             let mut cells = vec![
-                format!("{}, bare watch", self.phase),
-                String::new(),
+                format!("{}, {what}", self.phase),
+                count.map_or_else(String::new, |count| count.to_string()),
                 String::new(),
                 String::new(),
             ];
-            cells.extend([p50, p90, p99, max].map(|value| format!("{value:.1}")));
+            cells.extend(times.map(|value| format!("{value:.1}")));
             cells.resize(12, String::new());
             cells
-        });
-        std::iter::once(self.cells()).chain(bare).collect()
+        };
+        let bare = self.bare.map(|times| beside("bare watch", None, times));
+        let renewals = self.renewals.map(|times| beside("renewals", self.renewed, times));
+        std::iter::once(self.cells()).chain(bare).chain(renewals).collect()
     }
 
     fn cells(&self) -> Vec<String> {
@@ -134,7 +149,12 @@ impl Row {
 // === impl Report ===
 
 impl Report {
-    pub(super) fn new(settings: serde_json::Value, agents: u32, rows: Vec<Row>, settled: &Settled) -> Self {
+    pub(super) fn new(
+        settings: serde_json::Value,
+        (agents, strangers): (u32, u8),
+        rows: Vec<Row>,
+        settled: &Settled,
+    ) -> Self {
         let mut report = Self {
             bench: "server",
             settings,
@@ -143,11 +163,11 @@ impl Report {
             missed: Vec::new(),
             not_judged: Vec::new(),
         };
-        report.judge(agents, settled);
+        report.judge((agents, strangers), settled);
         report
     }
 
-    fn judge(&mut self, agents: u32, settled: &Settled) {
+    fn judge(&mut self, (agents, strangers): (u32, u8), settled: &Settled) {
         let wanted = agents as usize;
         let held = settled.streams;
         self.bar(held == wanted, format!("{held} streams are held, of {wanted} agents"));
@@ -180,6 +200,7 @@ impl Report {
             "after a restart all are served within {ratio:.2} times the time to connect; {RESTART_RATIO} are wanted"
         );
         self.bar_of(agents >= AGENTS, ratio <= RESTART_RATIO, text);
+        self.judge_attack(strangers);
         let writes = (settled.at_rest.writes, settled.after.writes);
         let text = format!(
             "at rest the server writes nothing but its Lease ({} writes), nor after a restart ({})",
@@ -206,6 +227,35 @@ impl Report {
              phase; CPU and MiB are the server's; agents and control plane share the machine"
                 .to_owned(),
         );
+    }
+
+    /// Judges what known clients notice of an attack.
+    fn judge_attack(&mut self, strangers: u8) {
+        let (calm, attacked) = (self.row("calm"), self.row("attacked"));
+        let p99 = |of: fn(&Row) -> Option<[f64; 4]>| {
+            let times = calm.and_then(of).zip(attacked.and_then(of));
+            times.map_or([f64::INFINITY; 3], |(calm, attacked)| {
+                [calm[2], attacked[2], attacked[2] / calm[2]]
+            })
+        };
+        let figures = [
+            ("a renewal takes", p99(|row| row.renewals)),
+            ("a change arrives after", p99(|row| row.percentiles)),
+        ];
+        let least = |of: fn(&Row) -> Option<usize>| calm.and_then(of).min(attacked.and_then(of));
+        let is_enough = strangers >= STRANGERS
+            && least(|row| row.renewed).is_none_or(|count| count >= RENEWALS)
+            && least(|row| row.count).is_none_or(|count| count >= CHANGES);
+        let opened = attacked.and_then(|row| row.strangers).unwrap_or_default();
+        for (what, [calm, attacked, ratio]) in figures {
+            let text = format!(
+                "while {strangers} addresses attack the port, {what} {attacked:.1} ms, without them {calm:.1} ms (p99): {ratio:.2} times; \
+                 {ATTACK_RATIO} are wanted"
+            );
+            // No attack is withstood without one.
+            self.bar_of(is_enough, opened > 0 && ratio <= ATTACK_RATIO, text);
+        }
+        self.notes.push(format!("the strangers opened {opened} connections"));
     }
 
     fn row(&self, phase: &str) -> Option<&Row> {
@@ -272,13 +322,24 @@ mod tests {
         }
     }
 
-    fn rows([mib, p99, all, restart]: [f64; 4]) -> Vec<Row> {
+    fn attack(phase: &str, change: f64, renewal: f64, strangers: usize) -> Row {
+        Row {
+            renewals: Some([1.0, 2.0, renewal, 4.0]),
+            renewed: Some(RENEWALS),
+            strangers: Some(strangers),
+            ..row(phase, 1.0, 1.0, change, 100.0)
+        }
+    }
+
+    fn rows([mib, p99, all, restart, renewal, delay]: [f64; 6]) -> Vec<Row> {
         vec![
             row("no contract", 0.0, 0.0, 0.0, 10.0),
             row("connect", 1.0, 1.0, 0.0, 100.0),
             row("connected", 0.0, 0.0, 0.0, 100.0),
             row("change", 1.0, 1.0, p99, 100.0),
             row("change all", all, 1.0, 0.0, 100.0),
+            attack("calm", 1.0, 1.0, 0),
+            attack("attacked", delay, renewal, 8192),
             row("restart", restart, 1.0, 0.0, 100.0),
             row("restarted", 0.0, 0.0, 0.0, mib),
         ]
@@ -303,10 +364,10 @@ mod tests {
         assert!(report.missed.len() == 1 && missed.contains(word), "{missed}");
     }
 
-    const GOOD: [f64; 4] = [400.0, 3.0, 1.3, 3.0];
+    const GOOD: [f64; 6] = [400.0, 3.0, 1.3, 3.0, 2.0, 2.0];
 
     fn report(agents: u32, rows: Vec<Row>, settled: &Settled) -> Report {
-        Report::new(serde_json::Value::Null, agents, rows, settled)
+        Report::new(serde_json::Value::Null, (agents, STRANGERS), rows, settled)
     }
 
     #[test]
@@ -316,19 +377,43 @@ mod tests {
         only(&report(5000, rows(GOOD), &settled(4999, 0, 1)), "streams");
         only(&report(5000, rows(GOOD), &settled(5000, 1, 1)), "writes nothing");
         only(&report(5000, rows(GOOD), &settled(5000, 0, 0)), "writes nothing");
-        for (index, word) in ["MiB", "a change", "all changed", "restart"].into_iter().enumerate() {
+        let bars = [
+            ("MiB", Some("restarted")),
+            ("bare watch", Some("change")),
+            ("all changed", Some("change all")),
+            ("restart", Some("restart")),
+            ("a renewal takes", None),
+            ("a change arrives after", None),
+        ];
+        for (index, (word, phase)) in bars.into_iter().enumerate() {
             let mut bad = GOOD;
             bad[index] += 0.1;
             only(&report(5000, rows(bad), &good), word);
-            let mut missing = rows(GOOD);
-            missing.remove([6, 3, 4, 5][index]);
-            only(&report(5000, missing, &good), word);
+            if let Some(phase) = phase {
+                let mut missing = rows(GOOD);
+                missing.retain(|row| row.phase != phase);
+                only(&report(5000, missing, &good), word);
+            }
         }
     }
 
     #[test]
+    fn an_attack_is_judged_only_if_there_was_one() {
+        let good = settled(5000, 0, 1);
+        for other in [None, Some(attack("attacked", 1.0, 1.0, 0))] {
+            let mut no_attack = rows(GOOD);
+            no_attack.retain(|row| row.phase != "attacked");
+            no_attack.extend(other);
+            assert_eq!(report(5000, no_attack, &good).missed.len(), 2);
+        }
+        let few = Report::new(serde_json::Value::Null, (5000, STRANGERS - 1), rows(GOOD), &good);
+        assert_eq!((few.missed.len(), few.not_judged.len()), (0, 2));
+    }
+
+    #[test]
     fn too_little_is_not_judged() {
-        let bad = GOOD.map(|value| value + 1.0);
+        let [mib, change, all, restart, renewal, delay] = GOOD;
+        let bad = [mib + 1.0, change + 1.0, all + 1.0, restart + 1.0, renewal, delay];
         let report = report(200, rows(bad), &settled(200, 0, 1));
         assert_eq!(
             report.missed(),

@@ -12,7 +12,7 @@ use bindery_proto::v1alpha2::{
     provider_service_client::ProviderServiceClient,
 };
 use bindery_runtime::telemetry;
-use futures::{FutureExt as _, future::BoxFuture};
+use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use jiff::Timestamp;
 use serde_json::json;
 use tokio::{net::TcpListener, task::JoinHandle};
@@ -23,7 +23,10 @@ use tonic_types::StatusExt as _;
 use super::*;
 use crate::audit::AuditLog;
 use crate::front::auth::{Authenticator, CheckError, Claims, Denial, Identity, Verdict, tests_support::encoded};
-use crate::front::transport::{http_server, layers::layered, web::with_grpc_web};
+use crate::front::limits::OPEN_CALLS_PER_PEER;
+use crate::front::transport::{
+    connection::Connection, layers::layered, places::Places, serve::serve, web::with_grpc_web,
+};
 use http::header::AUTHORIZATION;
 
 const RENEW: &str = "/kubebind.v1alpha2.CredentialService/RenewKubeconfig";
@@ -153,9 +156,14 @@ async fn audited_server(ready: bool, auditor: Auditor) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let endpoint = crate::settings::tests::settings().grpc;
-    let service = with_grpc_web(layered(Echo, interceptor, metrics), &endpoint);
-    let serving = http_server().serve_with_incoming(service, TcpListenerStream::new(listener));
-    let task = tokio::spawn(async move { serving.await.expect("serving") });
+    let service = with_grpc_web(layered(Echo, interceptor, metrics.clone()), &endpoint);
+    let connections = TcpListenerStream::new(listener).map(|stream| {
+        let stream = stream.expect("a connection");
+        let peer = Peer(stream.peer_addr().expect("an address"));
+        Connection::new(stream, peer)
+    });
+    let limits = crate::settings::tests::settings().connections;
+    let task = tokio::spawn(serve(service, connections, limits, metrics, CancellationToken::new()));
     let channel = Channel::from_shared(format!("http://{address}"))
         .expect("a URL")
         .connect_lazy();
@@ -484,6 +492,76 @@ async fn a_call_is_answered_with_an_error_before_its_deadline() {
         assert_eq!(reason::<()>(Err(status)), "DEADLINE");
         assert!(began.elapsed() < Duration::from_secs(2));
     }
+}
+
+const WATCH: &str = "/grpc.health.v1.Health/Watch";
+
+/// A service that answers nothing.
+fn silent() -> impl Service<Request<Body>, Response = Response<Body>, Error = Infallible> {
+    tower::service_fn(|_: Request<Body>| std::future::pending::<Result<Response<Body>, Infallible>>())
+}
+
+#[tokio::test]
+async fn calls_without_a_token_are_a_few_and_take_no_permit_of_others() {
+    let interceptor = interceptor(true, &CancellationToken::new(), Auditor::to_log(AuditLog::off()));
+    let mut under_way = FuturesUnordered::new();
+    for _ in 0..OPEN_CALLS_PER_PEER {
+        under_way.push(interceptor.call(silent(), raw("alice", WATCH)));
+    }
+    assert!(futures::poll!(under_way.next()).is_pending());
+    assert_eq!(interceptor.calls.available_permits(), CALLS_MAX);
+    let refused = interceptor.call(silent(), raw("alice", WATCH)).await;
+    let status = Status::from_header_map(refused.headers()).expect("a status");
+    assert_eq!(status.code(), ErrorReason::RateLimited.code(), "{status}");
+    let path = "/kubebind.v1alpha2.ExportService/GetExport";
+    let answered = interceptor.call(Echo, raw("alice", path)).await;
+    assert_eq!(answered.headers()["x-caller"], "alice");
+    drop(under_way);
+    let answered = interceptor.call(Echo, raw("alice", WATCH)).await;
+    assert_eq!(answered.headers()["x-caller"], "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_without_a_token_has_a_minute_whatever_it_asks_for() {
+    let interceptor = interceptor(true, &CancellationToken::new(), Auditor::to_log(AuditLog::off()));
+    let began = tokio::time::Instant::now();
+    let mut request = raw("alice", WATCH);
+    request
+        .headers_mut()
+        .insert("grpc-timeout", "1H".parse().expect("a header"));
+    let answer = interceptor.call(silent(), request).await;
+    let status = Status::from_header_map(answer.headers()).expect("a status");
+    assert_eq!(status.code(), ErrorReason::Deadline.code(), "{status}");
+    assert_eq!(began.elapsed().as_secs(), 59);
+}
+
+#[tokio::test]
+async fn a_connection_is_a_strangers_until_a_call_on_it_is_authenticated() {
+    let interceptor = interceptor(true, &CancellationToken::new(), Auditor::to_log(AuditLog::off()));
+    let places = Places::new(crate::settings::ConnectionLimits {
+        all: 2,
+        ..crate::settings::tests::settings().connections
+    });
+    let admit = || Arc::new(places.admit(IpAddr::from([192, 0, 2, 1])).expect("a place"));
+    let path = "/kubebind.v1alpha2.ExportService/GetExport";
+    let call = async |request: Request<Body>| {
+        let place = admit();
+        let mut request = request;
+        request.extensions_mut().insert(Arc::clone(&place));
+        interceptor.call(Echo, request).await;
+        let _next = admit();
+        // Only a stranger's connection gives way to the next one.
+        place.closed().now_or_never().is_some()
+    };
+    assert!(
+        call(raw("alice", WATCH)).await,
+        "a call that needs no token proves nothing"
+    );
+    let forged = Request::post(path)
+        .header(AUTHORIZATION, "Bearer forged")
+        .body(Body::default());
+    assert!(call(forged.expect("a request")).await);
+    assert!(!call(raw("alice", path)).await);
 }
 
 #[tokio::test]

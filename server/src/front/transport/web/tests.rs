@@ -8,9 +8,13 @@ use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex},
     time::timeout,
 };
+use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::front::transport::http_server;
+use crate::front::{
+    Metrics, Peer,
+    transport::{connection::Connection, serve::serve},
+};
 
 const PATH: &str = "/kubebind.v1alpha2.ExportService/GetExport";
 const MESSAGE: &[u8] = b"\0\0\0\0\x02\x08\x01";
@@ -37,9 +41,11 @@ fn connect(endpoint: &GrpcEndpoint) -> DuplexStream {
         Ok::<_, Infallible>(response)
     });
     let (client, server) = duplex(64 * 1024);
-    let incoming = stream::iter([Ok::<_, Infallible>(server)]);
+    let connections = stream::iter([Connection::new(server, Peer(([192, 0, 2, 7], 1).into()))]);
     let services = with_grpc_web(service, endpoint);
-    tokio::spawn(http_server().serve_with_incoming(services, incoming));
+    let limits = crate::settings::tests::settings().connections;
+    let metrics = Metrics::new(&mut bindery_runtime::telemetry::registry());
+    tokio::spawn(serve(services, connections, limits, metrics, CancellationToken::new()));
     client
 }
 
