@@ -391,21 +391,21 @@ fn what_holds_the_end_of_a_namespace_is_named_with_its_mend() -> Result<()> {
         plane.apply(&held(&["safes"]).to_string()).await?;
         world.says("mapped", "", "").await?;
         let contract = world.bind("mapped", "ranch-cluster").await?;
-        let place = world.mapped(&contract, "team1").await?;
+        let namespace = world.mapped(&contract, "team1").await?;
         let copy = json!({
             "apiVersion": "example.dev/v1", "kind": "Narrow",
             "metadata": {
-                "name": "billy", "namespace": place, "finalizers": [FINALIZER],
+                "name": "billy", "namespace": namespace, "finalizers": [FINALIZER],
                 "annotations": {annotations::CLUSTER_NAMESPACE: &contract, annotations::CONSUMER_UID: "0-1-2"},
             },
         });
         eventually_ok("a copy", SOON, async || plane.apply(&copy.to_string()).await).await?;
         let kind = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("example.dev", "v1", "Narrow"), "narrows");
-        let copies: Api<DynamicObject> = Api::namespaced_with(plane.client(), &place, &kind);
+        let copies: Api<DynamicObject> = Api::namespaced_with(plane.client(), &namespace, &kind);
         copies.delete("billy", &DeleteParams::default()).await?;
         let mapped: Api<APIServiceNamespace> = world.within(&contract);
         mapped.delete("team1", &DeleteParams::default()).await?;
-        let mend = format!("kubectl patch narrows.example.dev billy -n {place} --type=merge");
+        let mend = format!("kubectl patch narrows.example.dev billy -n {namespace} --type=merge");
         let is_named = |status: &APIServiceNamespaceStatus| {
             let ready = bindery_api::conditions::get(&status.conditions, "Ready");
             ready.is_some_and(|ready| ready.message.contains(FINALIZER) && ready.message.contains(&mend))
@@ -413,17 +413,17 @@ fn what_holds_the_end_of_a_namespace_is_named_with_its_mend() -> Result<()> {
         world.told(&contract, "team1", "Draining", is_named).await?;
         world
             .all::<Namespace>()
-            .delete(&place, &DeleteParams::default())
+            .delete(&namespace, &DeleteParams::default())
             .await?;
         world.told(&contract, "team1", "HeldByFinalizers", is_named).await?;
         let none = Patch::Merge(json!({"metadata": {"finalizers": null}}));
         copies.patch("billy", &PatchParams::default(), &none).await?;
-        world.is_gone(&place, SOON).await?;
+        world.is_gone(&namespace, SOON).await?;
         world.ended(&contract, "team1").await
     })
 }
 
-fn label(key: &str, value: Value) -> Patch<Value> {
+fn label(key: &str, value: &Value) -> Patch<Value> {
     Patch::Merge(json!({"metadata": {"labels": {key: value}}}))
 }
 
@@ -471,14 +471,14 @@ fn contracts_share_a_namespace_only_where_its_admin_says_so() -> Result<()> {
         ensure!(namespaces.get_opt("fourth").await?.is_none(), "it was made");
         // The admin agrees, and later takes it back.
         namespaces
-            .patch("occupied", &params, &label(labels::SHARED, json!("true")))
+            .patch("occupied", &params, &label(labels::SHARED, &json!("true")))
             .await?;
         world
             .told(&one, "occupied", "", |status| status.shared_namespace.is_some())
             .await?;
         world.counts(&one, "get", "secrets", "occupied", true).await?;
         namespaces
-            .patch("occupied", &params, &label(labels::SHARED, Value::Null))
+            .patch("occupied", &params, &label(labels::SHARED, &Value::Null))
             .await?;
         world.told(&one, "occupied", UNLABELLED, is_mapped).await?;
         world.counts(&one, "get", "secrets", "occupied", false).await?;
@@ -548,7 +548,7 @@ fn what_an_earlier_version_shared_is_closed_and_kept_until_its_admin_decides() -
             .patch(
                 "cert-manager",
                 &PatchParams::default(),
-                &label(labels::COMPONENT, Value::Null),
+                &label(labels::COMPONENT, &Value::Null),
             )
             .await?;
         world

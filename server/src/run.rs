@@ -49,12 +49,12 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<()> {
     let config = client::config(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
     let network = Network::default();
     let clients = network.clients(&config, None, IDLE_CONNECTIONS, &ClusterTraffic::default())?;
-    let preparing = stop.run_until_cancelled(async {
+    let preparing = stop.run_until_cancelled(Box::pin(async {
         let settings = settings(args, &config, &clients).await?;
         let tls = tls::start(args, &settings, &clients).await?;
         let issuers = authentication::start(args, &clients).await?;
         anyhow::Ok((settings, tls, issuers))
-    });
+    }));
     let Some(prepared) = preparing.await else {
         return Ok(());
     };

@@ -40,7 +40,7 @@ const BYTE_PAUSE: Duration = Duration::from_secs(1);
 /// Pause before a connection that ended is opened again.
 const AGAIN: Duration = Duration::from_millis(500);
 /// How long the attack may take to open its connections for the first time.
-const OPENED_WITHIN: Duration = Duration::from_secs(60);
+const OPENED_WITHIN: Duration = Duration::from_mins(1);
 
 const WATCH: &str = "/grpc.health.v1.Health/Watch";
 const GET_PROVIDER: &str = "/kubebind.v1alpha2.ProviderService/GetProvider";

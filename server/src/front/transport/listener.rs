@@ -254,9 +254,8 @@ mod tests {
         };
         let one = [127, 0, 0, 1];
         let (first, second) = (accept(one).await, accept(one).await);
-        [&first, &second]
-            .into_iter()
-            .for_each(|(_, place)| place.authenticated());
+        first.1.authenticated();
+        second.1.authenticated();
         let mut third = connect(one, address).await;
         assert!(is_closed(&mut third).await, "closed at once");
         // Another address has its own, and one that ends makes room.

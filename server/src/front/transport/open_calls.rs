@@ -83,13 +83,11 @@ impl OpenCalls {
 pub(crate) fn limited(request: Request<Body>) -> Request<Body> {
     request.map(|body| {
         let limited = Limited::new(body, OPEN_REQUEST_BYTES_MAX);
-        Body::new(limited.map_err(|error| match error.downcast::<Status>() {
-            Ok(status) => *status,
-            Err(_) => {
-                let text = format!("a call without a token may send {OPEN_REQUEST_BYTES_MAX} bytes in all");
-                Failure::new(ErrorReason::MessageTooLarge, text).into()
-            }
-        }))
+        let too_large = |_| {
+            let text = format!("a call without a token may send {OPEN_REQUEST_BYTES_MAX} bytes in all");
+            Failure::new(ErrorReason::MessageTooLarge, text).into()
+        };
+        Body::new(limited.map_err(move |error| error.downcast::<Status>().map_or_else(too_large, |status| *status)))
     })
 }
 
@@ -151,7 +149,7 @@ mod tests {
 
     use super::*;
 
-    const UNTIL: Duration = Duration::from_secs(60);
+    const UNTIL: Duration = Duration::from_mins(1);
 
     #[test]
     fn one_address_takes_a_few_permits_and_all_of_them_so_many() {
