@@ -210,7 +210,7 @@ const SERVER_METRICS: [&str; 6] = [
     "bindery_tls_expires_in_seconds",
 ];
 /// Metrics of a server that are there once they count something.
-const SERVER_METRICS_AT_TIMES: [&str; 1] = ["bindery_grpc_stream_ends"];
+const SERVER_METRICS_AT_TIMES: [&str; 2] = ["bindery_grpc_connection_ends", "bindery_grpc_stream_ends"];
 /// Metrics of a konnector that serves a binding.
 const KONNECTOR_METRICS: [&str; 13] = [
     "bindery_heartbeats",
