@@ -67,7 +67,7 @@ impl Consumer {
         ];
         for (kind, health) in caches {
             let health = health.borrow();
-            if !health.synced {
+            if !health.is_synced() {
                 let why = health.failure.as_deref().unwrap_or("waiting for the first list");
                 return Err(format!("{kind} are not known yet: {why}"));
             }

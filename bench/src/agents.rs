@@ -73,7 +73,7 @@ enum Command {
     /// Changes exports, and waits until each change has arrived.
     Change(Load),
     /// Changes exports as [`Command::Change`] does, and renews credentials meanwhile so often a second for `seconds`, while
-    /// strangers attack the server from so many addresses.
+    /// strangers attack the server, each from an address of its own.
     Attacked {
         load: Load,
         renewals: f64,

@@ -59,9 +59,7 @@ struct Shared<K> {
 /// Health of a cache's watch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Health {
-    /// Whether a complete list was seen once, so that an object that the cache lacks did not exist then.
-    pub synced: bool,
-    /// When the last complete list was seen.
+    /// When the last complete list was seen: an object that the cache lacks did not exist then. `None` before the first one.
     pub listed: Option<Instant>,
     /// Why the last request failed; `None` if it succeeded.
     pub failure: Option<String>,
@@ -71,6 +69,15 @@ pub struct Health {
 #[must_use = "a dropped subscription ends at once"]
 pub struct Subscription {
     end: Option<Box<dyn FnOnce() + Send + Sync>>,
+}
+
+// === impl Health ===
+
+impl Health {
+    /// Whether a complete list was seen.
+    pub fn is_synced(&self) -> bool {
+        self.listed.is_some()
+    }
 }
 
 // === impl ObjectKey ===
@@ -177,13 +184,13 @@ where
 
     /// Whether a complete list was seen.
     pub fn is_synced(&self) -> bool {
-        self.shared.health.borrow().synced
+        self.shared.health.borrow().is_synced()
     }
 
     /// Waits until a complete list was seen.
     pub async fn synced(&self) {
         // The sender lives in this cache, so waiting cannot fail.
-        let _ = self.health().wait_for(|health| health.synced).await;
+        let _ = self.health().wait_for(Health::is_synced).await;
     }
 
     /// Registers a handler, which is called for every object that there is and then for every change. Handlers run inside the
@@ -241,7 +248,6 @@ fn event_handler<K: Resource + Send + Sync + 'static>(shared: Arc<Shared<K>>) ->
             }
             shared.health.send_if_modified(|health| {
                 let well = Health {
-                    synced: true,
                     listed: Some(Instant::now()),
                     failure: None,
                 };

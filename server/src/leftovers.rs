@@ -103,7 +103,7 @@ pub async fn in_namespace(state: &State, contract: &str, namespace: &str) -> Res
     list(state, contract, &resources, &area).await
 }
 
-/// The objects in a provider namespace that is being deleted which wait for finalizers, whoever put them there, of every custom
+/// Lists the objects that wait for finalizers in a provider namespace that is being deleted: those of every owner, of each custom
 /// resource that the contract may have had there.
 pub async fn held_in_namespace(state: &State, contract: &str, namespace: &Namespace) -> Result<Leftovers, WriteError> {
     let mut resources = known_resources(state, contract);

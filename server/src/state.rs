@@ -166,13 +166,16 @@ impl State {
     pub async fn synced(&self) {
         for (_, mut health) in self.caches.health() {
             // A sender lives in each cache, so waiting cannot fail.
-            let _ = health.wait_for(|health| health.synced).await;
+            let _ = health.wait_for(Health::is_synced).await;
         }
     }
 
     /// Whether every cache has received a complete list.
     pub fn is_synced(&self) -> bool {
-        self.caches.health().iter().all(|(_, health)| health.borrow().synced)
+        self.caches
+            .health()
+            .iter()
+            .all(|(_, health)| health.borrow().is_synced())
     }
 
     /// A sentence about the first cache that has not received a complete list yet, or cannot follow changes; `None` if there is no
@@ -180,7 +183,7 @@ impl State {
     pub fn complaint(&self) -> Option<String> {
         self.caches.health().into_iter().find_map(|(name, health)| {
             let health = health.borrow();
-            match (&health.failure, health.synced) {
+            match (&health.failure, health.is_synced()) {
                 (Some(failure), _) => Some(format!("cannot watch {name}: {failure}")),
                 (None, false) => Some(format!("still listing {name}")),
                 (None, true) => None,

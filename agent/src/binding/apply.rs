@@ -145,11 +145,7 @@ impl BindingController {
         );
         for name in names {
             match crds.get_opt(&name).await {
-                Ok(crd)
-                    if crd
-                        .as_ref()
-                        .is_some_and(|crd| owns_crd(binding, crd) && !orphans_crd(binding, crd)) =>
-                {
+                Ok(Some(crd)) if owns_crd(binding, &crd) && !orphans_crd(binding, &crd) => {
                     outcome.is_stale = true;
                     outcome.problem = Some(format!("the binding has CRD {name}, which the watch has not shown yet"));
                     return true;

@@ -72,7 +72,7 @@ enum StrangerKind {
 // === impl Attack ===
 
 impl Attack {
-    /// Begins the attack from so many addresses of loopback, and waits until each connection was opened once.
+    /// Begins the attack, from `addresses` addresses of loopback, and waits until each connection was opened once.
     pub(super) async fn begin(server: &str, ca: &[u8], addresses: u8) -> Result<Self> {
         let target = Arc::new(Target::new(server, ca)?);
         let mut tasks = JoinSet::new();

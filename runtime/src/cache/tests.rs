@@ -45,7 +45,7 @@ fn a_second_list_reports_only_what_differs() {
         [change("b", false), change("c", true)]
     );
     assert_eq!(list(vec![map("a", "1"), map("c", "3")]), [change("c", true)]);
-    assert!(shared.health.borrow().synced);
+    assert!(shared.health.borrow().is_synced());
 }
 
 #[tokio::test]

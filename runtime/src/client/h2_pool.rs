@@ -5,18 +5,16 @@
 //! a permit until its answer was read or dropped, and the pool opens another connection when no permit is free.
 
 use std::{
-    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    task::{Context, Poll},
     time::Duration,
 };
 
 use http::{Request, Response, Uri};
 use hyper::{
-    body::{Bytes, Frame, Incoming, SizeHint},
+    body::Incoming,
     client::conn::http2,
     rt::{Read, Write},
 };
@@ -30,6 +28,8 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tower::{BoxError, Service, ServiceExt as _};
+
+use crate::held_body::HeldBody;
 
 /// Streams of one connection at most, and no more than nine tenths of what the API server allows: API servers allow a hundred,
 /// and count a stream that was cancelled a little longer than the client does.
@@ -83,13 +83,8 @@ pub(super) enum PoolAnswer {
     NotSpoken(Request<Body>),
 }
 
-/// The body of an answer, which holds a permit until it is dropped.
-#[derive(Debug)]
-pub(super) struct PermitBody {
-    // Dropped before the permit, so that the stream is cancelled before another takes its permit.
-    body: Incoming,
-    _permit: Option<OwnedSemaphorePermit>,
-}
+/// The body of an answer, which holds the permit of a stream if it came over HTTP/2.
+pub(super) type PermitBody = HeldBody<Incoming, Option<OwnedSemaphorePermit>>;
 
 // === impl H2Pool ===
 
@@ -207,34 +202,6 @@ impl PooledConnection {
             sender: self.sender.clone(),
             is_new: false,
         })
-    }
-}
-
-// === impl PermitBody ===
-
-impl PermitBody {
-    pub(super) fn new(body: Incoming, permit: Option<OwnedSemaphorePermit>) -> Self {
-        Self { body, _permit: permit }
-    }
-}
-
-impl hyper::body::Body for PermitBody {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

@@ -146,43 +146,38 @@ impl Leadership {
     /// Gives up the Lease, so that a successor need not wait. Call it when all work has stopped.
     pub async fn release(mut self) {
         let limit = self.candidate.timing.retry_period;
-        let released = async {
-            match self.candidate.write(&self.without_holder()).await {
-                // A renewal whose answer was not awaited came first.
-                Err(error) if errors::code(&error) == Some(409) && self.reread().await => {
-                    self.candidate.write(&self.without_holder()).await.map(drop)
-                }
-                written => written.map(drop),
-            }
-        };
-        if let Ok(Err(error)) = timeout(limit, released).await {
+        if let Ok(Err(error)) = timeout(limit, self.last_write(Self::write_without_holder)).await {
             tracing::warn!(error = %errors::explain(&error), "cannot release the Lease; a successor waits until it expires");
         }
     }
 
-    /// Returns the Lease as it was last read, with no holder.
-    fn without_holder(&self) -> Lease {
+    /// Sends a last write of the Lease, unless another candidate holds it.
+    async fn last_write(&mut self, write: impl AsyncFn(&Self) -> Result<(), kube::Error>) -> Result<(), kube::Error> {
+        match write(self).await {
+            // The Lease was written since it was last read: perhaps by this candidate, with an answer that was lost or not awaited.
+            Err(error) if errors::code(&error) == Some(409) => {
+                if self.reread().await {
+                    write(self).await
+                } else {
+                    Ok(())
+                }
+            }
+            written => written,
+        }
+    }
+
+    async fn write_without_holder(&self) -> Result<(), kube::Error> {
         let mut lease = self.lease.clone();
         if let Some(spec) = &mut lease.spec {
             spec.holder_identity = None;
         }
         lease.metadata.managed_fields = None;
-        lease
+        self.candidate.write(&lease).await.map(drop)
     }
 
     /// Deletes the Lease, unless another candidate holds it. Call it when all work has stopped.
     pub async fn end(mut self) -> Result<(), kube::Error> {
-        match self.delete().await {
-            // The Lease was written since it was last read: perhaps by this candidate, with an answer that was lost.
-            Err(error) if errors::code(&error) == Some(409) => {
-                if self.reread().await {
-                    self.delete().await
-                } else {
-                    Ok(())
-                }
-            }
-            deleted => deleted,
-        }
+        self.last_write(Self::delete).await
     }
 
     async fn delete(&self) -> Result<(), kube::Error> {

@@ -136,7 +136,7 @@ pub(crate) struct MessageStream<M> {
 /// Refuses a call whose answer needs all objects of a cache while the cache cannot follow their changes.
 pub(crate) fn require_followed(what: &str, health: &watch::Receiver<Health>) -> Outcome<()> {
     let health = health.borrow();
-    let message = match (&health.failure, health.synced) {
+    let message = match (&health.failure, health.is_synced()) {
         (None, true) => return Ok(()),
         (Some(_), _) => format!("this replica cannot follow the changes of {what}; try again"),
         (None, false) => format!("this replica is still listing {what}; try again"),

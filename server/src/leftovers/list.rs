@@ -49,7 +49,7 @@ pub(super) async fn list(
     Ok(Leftovers { objects })
 }
 
-/// Lists all objects of these resources in a namespace, whoever's they are. Cluster-scoped and core resources have none there.
+/// Lists all objects of these resources in a namespace, of every owner. Cluster-scoped and core resources have none there.
 pub(super) async fn everything(
     state: &State,
     contract: &str,

@@ -117,7 +117,7 @@ impl Stage {
             .await
     }
 
-    /// Changes and renewals at their rates, while strangers attack the port from so many addresses.
+    /// Changes and renewals at their rates, while strangers attack the port, each from an address of its own.
     async fn attacked(&mut self, name: &str, strangers: u8) -> Result<Row> {
         let seconds = f64::from(self.args.attack_seconds);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]

@@ -1,8 +1,14 @@
-use std::{convert::Infallible, io, sync::atomic::AtomicUsize};
+use std::{
+    convert::Infallible,
+    io,
+    pin::Pin,
+    sync::atomic::AtomicUsize,
+    task::{Context, Poll},
+};
 
 use futures::{FutureExt as _, future::BoxFuture};
 use http_body_util::BodyExt as _;
-use hyper::{server::conn::http2 as server, service::service_fn};
+use hyper::{body::Bytes, server::conn::http2 as server, service::service_fn};
 use hyper_util::{client::legacy::connect::Connected, rt::TokioIo};
 use parking_lot::Mutex as Lock;
 use tokio::{

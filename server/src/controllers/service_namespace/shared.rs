@@ -1,6 +1,6 @@
 //! The shared namespace: it has the name of the consumer's namespace, and the claims of cluster-scoped exports without
-//! isolation are served in it, for several contracts. The provider's admin makes and labels it: whoever chooses a name on a
-//! consumer must not choose by that where several contracts read and write. Roles in it have the contract in their names.
+//! isolation are served in it, for several contracts. The provider's admin makes and labels it: a user who chooses a name on
+//! a consumer must not choose by that where several contracts read and write. Roles in it have the contract in their names.
 //!
 //! Servers of earlier versions made such namespaces without asking. No claims are served in these any more, and each is deleted
 //! once it is empty.

@@ -104,8 +104,7 @@ impl StreamSource for Numbers {
     fn is_current(&self) -> Outcome<()> {
         let failure = self.0.lock().behind.then(|| "connection refused".to_owned());
         let health = watch::Sender::new(Health {
-            synced: true,
-            listed: None,
+            listed: Some(Instant::now()),
             failure,
         });
         require_followed("numbers", &health.subscribe())

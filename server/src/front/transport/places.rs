@@ -153,7 +153,7 @@ impl Place {
         let _ = self.end.set(end);
     }
 
-    /// Waits until the connection is to be closed, for the reason that this returns.
+    /// Waits until the connection is to be closed, and returns why.
     pub(crate) async fn closed(&self) -> ConnectionEnd {
         *self.end.wait().await
     }

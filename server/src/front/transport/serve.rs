@@ -4,21 +4,12 @@
 //! The server of tonic is not used: it knows neither the first request nor idle time, and closes old connections without GOAWAY
 //! if their grace is limited.
 
-use std::{
-    convert::Infallible,
-    pin::{Pin, pin},
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{convert::Infallible, pin::pin, sync::Arc, time::Duration};
 
-use bytes::Bytes;
+use bindery_runtime::held_body::HeldBody;
 use futures::{Stream, StreamExt as _};
 use http::{Request, Response};
-use hyper::{
-    body::{Body as HttpBody, Frame, Incoming, SizeHint},
-    service::service_fn,
-};
+use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto::Builder,
@@ -28,7 +19,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tonic::{Status, body::Body};
+use tonic::body::Body;
 use tower::{Service, ServiceExt as _};
 
 use crate::{
@@ -122,7 +113,7 @@ where
                 let answer = services.clone().oneshot(request);
                 async move {
                     let Ok(response) = answer.await;
-                    Ok::<_, Infallible>(response.map(|body| Body::new(CountedBody { body, _call: call })))
+                    Ok::<_, Infallible>(response.map(|body| Body::new(HeldBody::new(body, call))))
                 }
             }
         });
@@ -200,32 +191,6 @@ impl CallUnderWay {
 impl Drop for CallUnderWay {
     fn drop(&mut self) {
         self.0.send_modify(|calls| *calls -= 1);
-    }
-}
-
-/// The body of an answer, with which the call ends.
-struct CountedBody {
-    body: Body,
-    _call: CallUnderWay,
-}
-
-impl HttpBody for CountedBody {
-    type Data = Bytes;
-    type Error = Status;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) enum Order {
         concurrency: u16,
     },
     Change(Load),
-    /// Changes and renewals, while strangers attack the server from so many addresses.
+    /// Changes and renewals, while strangers attack the server, each from an address of its own.
     Attacked {
         load: Load,
         renewals: f64,

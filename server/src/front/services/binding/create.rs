@@ -42,6 +42,8 @@ use crate::{
 
 /// Number of attempts to write a request that others write at the same time.
 const ROUNDS: usize = 8;
+/// The pause before a request whose export is being deleted runs again.
+const RERUN: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
 
 /// A request that the caller may make and that can succeed, as far as can be told before it is written.
 pub(super) struct Checked {
@@ -52,9 +54,6 @@ pub(super) struct Checked {
     /// The caller's groups that own the contract.
     groups: Vec<String>,
 }
-
-/// The pause before a request whose export is being deleted runs again.
-const RETRY: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
 
 /// What to do about a request that exists already.
 #[derive(Debug, PartialEq, Eq)]
@@ -204,7 +203,7 @@ impl Front {
                 Err(error) if error.is_stale() || error.is_gone() => {}
                 Err(error) => return Err(Failure::of_write("run the request again", &error)),
             }
-            sleep(RETRY.delay(attempt)).await;
+            sleep(RERUN.delay(attempt)).await;
             attempt += 1;
         }
     }

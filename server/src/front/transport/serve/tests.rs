@@ -1,7 +1,8 @@
 use bindery_runtime::telemetry::{self, Registry};
+use bytes::Bytes;
 use futures::stream;
 use http_body_util::{BodyExt as _, Empty, StreamBody};
-use hyper::client::conn::http2;
+use hyper::{body::Frame, client::conn::http2};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex},
     task::JoinHandle,
