@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Call, Replied, Reply, Result};
 use crate::{ApiServer, auth, endpoint::Endpoint, meta, status::StatusError, strategy};
@@ -64,6 +64,10 @@ impl ApiServer {
         let mut request: Value = call.json("TokenRequest")?;
         request["kind"] = "TokenRequest".into();
         request["apiVersion"] = "authentication.k8s.io/v1".into();
+        // The API server reads the request into its type, which always has metadata: admission sees them, sent or not.
+        if request["metadata"].is_null() {
+            request["metadata"] = json!({ "creationTimestamp": null });
+        }
         self.check_lifecycle(call, endpoint, &call.info.name)?;
         let account = self.store.get(&call.key(endpoint)).cloned();
         let account = account.ok_or_else(|| StatusError::not_found(call.about()))?;
