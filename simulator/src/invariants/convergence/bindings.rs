@@ -12,10 +12,11 @@ use crate::{
 };
 
 impl Pair<'_> {
-    /// Checks that a relation without a contract has no binding either.
+    /// Checks that a relation without a contract has no binding either, or one that says so where its user has to bind again.
     pub(super) fn without_contract(&mut self) {
         if let Some((key, binding)) = self.its_binding()
             && !marks::is_deleting(&binding)
+            && !(self.has_to_bind_again() && says_unready(&binding))
         {
             self.found(
                 Invariant::NotReady,
@@ -34,10 +35,7 @@ impl Pair<'_> {
         if marks::annotation(&binding, annotations::PAUSED).is_some() {
             return false;
         }
-        let condition = |name: &str| -> Option<&Value> {
-            let conditions = binding["status"]["conditions"].as_array()?;
-            conditions.iter().find(|condition| condition["type"] == name)
-        };
+        let condition = |name: &str| condition(&binding, name);
         if marks::is_deleting(&binding) {
             // A deletion that waits for the user says so.
             let draining = condition("Draining");
@@ -198,6 +196,16 @@ impl Pair<'_> {
             })
         })
     }
+}
+
+fn condition<'a>(binding: &'a Value, name: &str) -> Option<&'a Value> {
+    let conditions = binding["status"]["conditions"].as_array()?;
+    conditions.iter().find(|condition| condition["type"] == name)
+}
+
+/// Whether a binding tells its user that it is not ready.
+fn says_unready(binding: &Value) -> bool {
+    condition(binding, "Ready").is_some_and(|ready| ready["status"] == "False")
 }
 
 /// Reason and message of a condition.
