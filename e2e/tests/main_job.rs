@@ -206,6 +206,7 @@ const SERVER_METRICS: [&str; 6] = [
     "bindery_grpc_calls",
     "bindery_grpc_streams",
     "bindery_grpc_token_checks",
+    "bindery_limit_refusals",
     "bindery_released_objects",
     "bindery_tls_expires_in_seconds",
 ];

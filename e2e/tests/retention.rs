@@ -9,13 +9,15 @@ use bindery_api::{
     v1alpha2::{APIServiceBinding, APIServiceExportTemplate, RetainedObjects},
 };
 use bindery_e2e::{
+    Provider,
     bound::Bound,
     eventually_ok, holds_for, lease, run,
     wildwest::{self, SOON},
 };
+use k8s_openapi::api::{core::v1::Namespace, events::v1::Event};
 use kube::{
     Api, ResourceExt as _,
-    api::{DeleteParams, DynamicObject, Patch, PatchParams},
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
 };
 use serde_json::json;
 
@@ -30,6 +32,7 @@ fn a_deleted_object_is_retained_restored_discarded_and_ends_at_its_time() -> Res
         an_object_is_restored_with_its_status(&bound).await?;
         a_name_is_blocked_until_the_copy_is_discarded(&bound).await?;
         an_unbind_with_the_objects_retains_and_a_bind_restores(&bound).await?;
+        beyond_the_limit_the_first_end_early(&bound).await?;
         retain_for(&bound, "4s").await?;
         the_server_ends_what_has_expired(&bound).await?;
         bound.unbind().await
@@ -120,6 +123,43 @@ async fn lists_nothing(bound: &Bound) -> Result<()> {
         Ok(())
     })
     .await
+}
+
+/// An admin lowers the limit of the contract; then the copy that would end first ends at once, and an Event says so.
+async fn beyond_the_limit_the_first_end_early(bound: &Bound) -> Result<()> {
+    let client = bound.provider.plane.client();
+    let contract = Provider::contract(&bound.consumer.identity().await?);
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let limit = async |limits: Option<&str>| {
+        let patch = Patch::Merge(json!({"metadata": {"annotations": {annotations::LIMITS: limits}}}));
+        namespaces.patch(&contract, &PatchParams::default(), &patch).await
+    };
+    limit(Some(r#"{"retainedObjects": 1}"#)).await?;
+    let cowboys = &bound.cowboys;
+    for name in ["early", "late"] {
+        cowboys.create(name, "rob a bank").await?;
+        cowboys.copied(name, "rob a bank").await?;
+        retained(bound, name).await?;
+    }
+    eventually_ok("the first copy to end", SOON, async || {
+        ensure!(cowboys.copies.get_opt("early").await?.is_none(), "it is there");
+        Ok(())
+    })
+    .await?;
+    ensure!(cowboys.copies.get_opt("late").await?.is_some(), "both ended");
+    let events: Api<Event> = Api::namespaced(client, &contract);
+    eventually_ok("an Event about the limit", SOON, async || {
+        let events = events.list(&ListParams::default()).await?;
+        let told = events
+            .iter()
+            .find(|event| event.reason.as_deref() == Some("LimitReached"));
+        let note = told.and_then(|event| event.note.clone()).context("no Event")?;
+        ensure!(note.contains("limit of 1 retained objects"), "{note}");
+        Ok(())
+    })
+    .await?;
+    limit(None).await?;
+    Ok(())
 }
 
 async fn a_name_is_blocked_until_the_copy_is_discarded(bound: &Bound) -> Result<()> {

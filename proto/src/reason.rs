@@ -49,9 +49,11 @@ impl ErrorReason {
             | Self::ExportNotEmpty
             | Self::RenewalStopped => Code::FailedPrecondition,
             Self::ObjectChanged => Code::Aborted,
-            Self::RateLimited | Self::StreamLimit | Self::MessageTooLarge | Self::StreamTooSlow => {
-                Code::ResourceExhausted
-            }
+            Self::RateLimited
+            | Self::StreamLimit
+            | Self::MessageTooLarge
+            | Self::StreamTooSlow
+            | Self::LimitReached => Code::ResourceExhausted,
             Self::ApiServerUnreachable
             | Self::CacheNotReady
             | Self::Overloaded
@@ -87,7 +89,7 @@ mod tests {
     #[test]
     fn reasons_are_the_documented_ones() {
         let all: BTreeSet<_> = ErrorReason::all().map(ErrorReason::reason_str).collect();
-        assert_eq!(all.len(), 42);
+        assert_eq!(all.len(), 43);
         for name in [
             "TOKEN_EXPIRED",
             "EXPORT_NOT_EMPTY",

@@ -2,10 +2,19 @@
 //!
 //! A key that is added while a worker has it is queued again when the worker is done, so a burst of changes of one object costs
 //! two runs instead of one each. Live changes overtake the backlog. A delayed key joins the queue when its delay ends.
+//!
+//! The keys of a fair queue belong to tenants, who take turns: however many keys one tenant has queued, each other tenant gets the
+//! next worker in its turn.
 
+mod lane;
 mod state;
 
-use std::{fmt::Debug, hash::Hash, sync::Arc, time::Duration};
+use std::{
+    fmt::{self, Debug},
+    hash::Hash,
+    sync::Arc,
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use tokio::{
@@ -13,7 +22,10 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use self::state::{Outcome, State};
+use self::{
+    lane::Tenant,
+    state::{Outcome, State},
+};
 use crate::backoff::Backoff;
 
 /// How urgent a key is. A smaller value is more urgent.
@@ -31,10 +43,18 @@ pub struct Queue<K> {
     shared: Arc<Shared<K>>,
 }
 
-#[derive(Debug)]
 struct Shared<K> {
     state: Mutex<State<K>>,
     wake: Notify,
+    tenant: TenantOf<K>,
+}
+
+/// How the tenant of a key is found.
+enum TenantOf<K> {
+    /// All keys belong to this one.
+    One(Tenant),
+    /// The function tells.
+    Each(Box<dyn Fn(&K) -> Arc<str> + Send + Sync>),
 }
 
 /// A key that a worker got from the queue. No other worker gets the key until this is dropped; the drop counts as a success
@@ -59,30 +79,46 @@ impl<K> Clone for Queue<K> {
 
 impl<K: Eq + Hash + Clone> Default for Queue<K> {
     fn default() -> Self {
-        Self {
-            shared: Arc::new(Shared {
-                state: Mutex::default(),
-                wake: Notify::new(),
-            }),
-        }
+        Self::with(None, TenantOf::One(Arc::from("")))
     }
 }
 
 impl<K: Eq + Hash + Clone> Queue<K> {
-    /// Makes an empty queue.
+    /// Makes an empty queue that knows no tenants.
     pub fn new() -> Self {
         Self::default()
     }
 
+    /// Makes an empty queue that is fair between tenants, for this number of workers. Tenants take turns, each with its oldest live
+    /// key, or its oldest one of the backlog. While keys of other tenants wait, no tenant gets the last free worker: one tenant has
+    /// all workers but one at most. Keys of the backlog are not kept waiting by live ones for ever.
+    ///
+    /// `tenant` is called for each key that is added, without a lock of the queue. A key keeps its tenant while it is queued.
+    pub fn fair(workers: usize, tenant: impl Fn(&K) -> Arc<str> + Send + Sync + 'static) -> Self {
+        Self::with(Some(workers), TenantOf::Each(Box::new(tenant)))
+    }
+
+    fn with(workers: Option<usize>, tenant: TenantOf<K>) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                state: Mutex::new(State::new(workers)),
+                wake: Notify::new(),
+                tenant,
+            }),
+        }
+    }
+
     /// Queues a key. A delayed key is queued at once; a key of the backlog moves up if it is now added as live.
     pub fn add(&self, key: K, priority: Priority) {
-        self.shared.state.lock().add(key, priority, Instant::now());
+        let tenant = self.shared.tenant.of(&key);
+        self.shared.state.lock().add(key, &tenant, priority, Instant::now());
         self.shared.wake.notify_one();
     }
 
     /// Queues a key as live after a delay, unless it is queued or due sooner already.
     pub fn add_after(&self, key: K, delay: Duration) {
-        self.shared.state.lock().add_at(key, Instant::now() + delay);
+        let tenant = self.shared.tenant.of(&key);
+        self.shared.state.lock().add_at(key, &tenant, Instant::now() + delay);
         self.shared.wake.notify_one();
     }
 
@@ -120,7 +156,8 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         self.shared.wake.notify_one();
     }
 
-    /// Waits for a key and takes it, the most urgent and oldest first; returns `None` once the queue is closed.
+    /// Waits for a key and takes it, the most urgent and oldest first, and in a fair queue that of the next tenant; returns `None` once the
+    /// queue is closed.
     pub async fn next(&self) -> Option<Work<K>> {
         while self.ready(Priority::Backlog).await.is_some() {
             let work = self.try_next();
@@ -176,6 +213,27 @@ impl<K: Eq + Hash + Clone> Queue<K> {
     }
 }
 
+// === impl Shared ===
+
+impl<K: Debug> Debug for Shared<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl TenantOf ===
+
+impl<K> TenantOf<K> {
+    fn of(&self, key: &K) -> Tenant {
+        match self {
+            Self::One(tenant) => Arc::clone(tenant),
+            Self::Each(tenant) => tenant(key),
+        }
+    }
+}
+
 // === impl Work ===
 
 impl<K: Eq + Hash + Clone> Work<K> {
@@ -218,4 +276,7 @@ impl<K: Eq + Hash + Clone> Drop for Work<K> {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    mod fair;
+    mod plain;
+}

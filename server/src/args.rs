@@ -1,6 +1,6 @@
 //! The flags of `bindery-server`, and the settings that are made from them.
 
-use std::{fs, io, net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
+use std::{fs, io, net::SocketAddr, path::PathBuf, time::Duration};
 
 use bindery_api::{
     names,
@@ -15,6 +15,7 @@ use kube::Config;
 mod authentication;
 mod connections;
 mod kubernetes;
+mod limits;
 mod origin;
 mod tls;
 
@@ -23,15 +24,13 @@ use crate::{
     tls::{TlsSource, encode_certificate},
 };
 
-pub use self::{authentication::AuthenticationArgs, connections::ConnectionArgs, tls::TlsArgs};
+pub use self::{authentication::AuthenticationArgs, connections::ConnectionArgs, limits::LimitArgs, tls::TlsArgs};
 
 const GRPC_FLAG: &str = "external-grpc-address";
 
 /// A contract namespace is the prefix and 13 characters more, and one of its provider namespaces, shortened, 15 more than
 /// that; each must be a DNS label.
 const PREFIX_LENGTH_MAX: usize = names::NAMESPACE_LENGTH_MAX - 15 - 13;
-/// Default of `--max-namespaces-per-contract`.
-const NAMESPACES_DEFAULT: NonZeroUsize = NonZeroUsize::MIN.saturating_add(999);
 /// Shortest lifetime of a token that the API server grants.
 const LIFETIME_MIN: Duration = Duration::from_mins(10);
 
@@ -130,9 +129,9 @@ pub struct Args {
     /// of other consumers and of Kubernetes itself included. Without it they read those of their own namespaces.
     #[arg(long)]
     pub dangerous_cluster_wide_secret_claims: bool,
-    /// How many namespaces a consumer may have mapped to this cluster. Those beyond it wait until others are given back.
-    #[arg(long, value_name = "COUNT", default_value_t = NAMESPACES_DEFAULT)]
-    pub max_namespaces_per_contract: NonZeroUsize,
+    /// How much one contract, or one principal, may have.
+    #[command(flatten)]
+    pub limits: LimitArgs,
     /// Name of the provider, for people.
     #[arg(long, value_name = "NAME", default_value = "Bindery")]
     pub pretty_name: String,
@@ -289,7 +288,7 @@ impl Args {
             claimable_resources: self.claimable_resources.iter().cloned().collect(),
             valuable_resources: self.valuable_resources.iter().cloned().collect(),
             cluster_wide_secret_claims: self.dangerous_cluster_wide_secret_claims,
-            max_namespaces_per_contract: self.max_namespaces_per_contract.get(),
+            limits: self.limits.limits(),
             login_scopes: self.authentication.scopes(),
         })
     }

@@ -5,12 +5,15 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use bindery_api::{annotations, labels, meta, names};
 use bindery_proto::v1alpha2::ErrorReason;
+use bindery_runtime::cache::ObjectKey;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{ResourceExt as _, api::ObjectMeta};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::principal::Principal;
+use grants::Granter;
 
+pub mod grants;
 pub mod served;
 pub mod sharing;
 
@@ -87,6 +90,8 @@ pub struct NewContract<'a> {
     pub pretty_name: &'a str,
     /// The owner.
     pub owner: &'a Principal,
+    /// The groups of the owner, if they were verified.
+    pub owner_groups: &'a [String],
     /// The template that is bound.
     pub template: &'a str,
 }
@@ -155,11 +160,11 @@ pub fn may_use(namespace: &Namespace, caller: &Principal, groups: &[String]) -> 
     is_owned_by(namespace, caller) || !sharing::matching(namespace, groups).is_empty()
 }
 
-/// The templates granted to a contract, by name.
-pub fn granted_templates(namespace: &Namespace) -> Vec<String> {
-    let json = namespace.annotations().get(annotations::GRANTED_TEMPLATES);
-    json.and_then(|json| serde_json::from_str(json).ok())
-        .unwrap_or_default()
+/// Key of the APIServiceNamespace that a provider namespace was made for.
+pub fn made_for(namespace: &Namespace) -> Option<ObjectKey> {
+    let key = namespace.annotations().get(annotations::API_SERVICE_NAMESPACE)?;
+    let (contract, name) = key.split_once('/')?;
+    (of(namespace) == Some(contract)).then(|| ObjectKey::new(contract, name))
 }
 
 /// Whether a namespace is being deleted.
@@ -246,12 +251,14 @@ pub fn admit(located: &Located, cluster: &str, caller: &Principal, groups: &[Str
 
 /// The namespace of a new contract, ready to be created.
 pub fn namespace(new: &NewContract<'_>) -> Namespace {
+    let granter = Granter::new(new.owner.clone(), new.owner_groups);
     let annotations = [
         (annotations::IDENTITY, new.identity.to_owned()),
         (annotations::AUTHOR, new.owner.username.clone()),
         (annotations::CLUSTER_PRETTY_NAME, new.pretty_name.to_owned()),
         (annotations::OWNERS, json!([new.owner]).to_string()),
         (annotations::GRANTED_TEMPLATES, json!([new.template]).to_string()),
+        (annotations::GRANTED_BY, json!({ new.template: granter }).to_string()),
     ];
     Namespace {
         metadata: ObjectMeta {
@@ -262,23 +269,6 @@ pub fn namespace(new: &NewContract<'_>) -> Namespace {
         },
         ..Namespace::default()
     }
-}
-
-/// The patch that grants a template to a contract; none if it is granted already.
-pub fn grant(namespace: &Namespace, template: &str) -> Option<Value> {
-    let mut granted = granted_templates(namespace);
-    if granted.iter().any(|name| name == template) {
-        return None;
-    }
-    granted.push(template.to_owned());
-    granted.sort_unstable();
-    Some(json!({
-        "metadata": {
-            "uid": namespace.metadata.uid,
-            "resourceVersion": namespace.metadata.resource_version,
-            "annotations": { annotations::GRANTED_TEMPLATES: json!(granted).to_string() },
-        }
-    }))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::{fmt::Debug, future::Future, hash::Hash, sync::Arc, time::Duration};
 use bindery_api::{annotations, labels};
 use bindery_runtime::{
     backoff::Backoff,
-    cache::{Cache, Change, Subscription},
+    cache::{Cache, Change, ObjectKey, Subscription},
     client::Clients,
     queue::Queue,
     watch::Source,
@@ -67,7 +67,7 @@ struct ControllerCaches {
     server_bindings: Cache<RoleBinding>,
 }
 
-/// A controller: works on the keys of one queue.
+/// A controller: works on the keys of one queue. Where a tenant can have many keys, the queue is fair between tenants.
 trait Reconcile: Send + Sync + 'static {
     type Key: Eq + Hash + Clone + Debug + Send + Sync + 'static;
     /// The controller's name in logs.
@@ -89,6 +89,11 @@ enum Next {
     After(Duration),
     /// Repeatedly, after times that grow.
     Seldom(Backoff),
+}
+
+/// The tenant of an object in a contract namespace: the contract.
+fn contract_of(key: &ObjectKey) -> Arc<str> {
+    Arc::clone(&key.namespace)
 }
 
 /// The tasks and cache subscriptions of all controllers.

@@ -93,7 +93,12 @@ pub async fn serve_connections(
         issuer: Issuer::new(state.clone()),
         issuers,
         schemas: SchemaRefs::default(),
-        streams: Streams::new(authenticators.clone(), metrics.clone(), stop.clone()),
+        streams: Streams::new(
+            authenticators.clone(),
+            metrics.clone(),
+            state.refusals.clone(),
+            stop.clone(),
+        ),
         hubs: Hubs::start(&state),
         state: state.clone(),
     };

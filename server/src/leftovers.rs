@@ -148,7 +148,7 @@ fn known_resources(state: &State, contract: &str) -> BTreeSet<GroupResource> {
         );
         return known;
     };
-    for name in contract::granted_templates(&namespace) {
+    for name in contract::grants::granted_templates(&namespace) {
         if let Some(template) = state.caches.templates.get("", &name) {
             let resources = template.spec.resources.iter();
             known.extend(resources.map(|resource| resource.group_resource.clone()));

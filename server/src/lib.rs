@@ -15,6 +15,7 @@ pub mod files;
 pub mod front;
 pub mod leader;
 pub mod leftovers;
+pub mod limits;
 pub mod oidc;
 pub mod own_issuer;
 pub mod owner;

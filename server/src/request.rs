@@ -47,6 +47,16 @@ pub fn principal_groups(request: &BindableResourcesRequest, server_namespace: &s
         .unwrap_or_default()
 }
 
+/// All groups of the caller that made a request, as the server recorded them when it verified the caller; none for a request made as a
+/// resource.
+pub fn caller_groups(request: &BindableResourcesRequest, server_namespace: &str) -> Vec<String> {
+    let recorded = request.annotations().get(annotations::CALLER_GROUPS);
+    recorded
+        .filter(|_| request.is_grpc(server_namespace))
+        .and_then(|json| serde_json::from_str(json).ok())
+        .unwrap_or_default()
+}
+
 /// The condition `Ready` of a request, which has no other condition.
 pub fn ready(request: &BindableResourcesRequest) -> Option<&Condition> {
     let mut conditions = request.status.iter().flat_map(|status| &status.conditions);

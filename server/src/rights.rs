@@ -4,18 +4,22 @@ use std::{sync::Arc, time::Duration};
 
 use bindery_api::{
     annotations, labels,
-    v1alpha2::{APIServiceExport, APIServiceExportSpec, GroupResource},
+    v1alpha2::{APIServiceExport, APIServiceExportSpec, GROUP, GroupResource},
 };
 use bindery_runtime::errors;
 use futures::future::try_join_all;
 use k8s_openapi::api::{
-    authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec},
+    authorization::v1::{
+        ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec, SubjectAccessReview,
+        SubjectAccessReviewSpec,
+    },
     rbac::v1::PolicyRule,
 };
 use kube::{Api, Client, ResourceExt as _, api::PostParams};
 use serde_json::json;
 
 use crate::{
+    contract::grants::Granter,
     rbac::{self, claims},
     template::{ExportPlan, Refusal},
     writes::WriteError,
@@ -168,6 +172,54 @@ pub async fn is_allowed(
     Ok(answer.status.is_some_and(|status| status.allowed))
 }
 
+/// What the right to bind a template is to the provider's RBAC; with no name, the right to bind every template.
+pub fn bind_attributes(template: Option<&str>) -> ResourceAttributes {
+    ResourceAttributes {
+        group: Some(GROUP.to_owned()),
+        resource: Some("apiserviceexporttemplates".to_owned()),
+        verb: Some("bind".to_owned()),
+        name: template.map(ToOwned::to_owned),
+        ..ResourceAttributes::default()
+    }
+}
+
+/// Asks the API server whether a principal may bind a template now, as each bind asks about its caller.
+pub async fn may_bind(client: &Client, granter: &Granter, template: &str) -> Result<bool, kube::Error> {
+    let review = SubjectAccessReview {
+        spec: SubjectAccessReviewSpec {
+            user: Some(granter.principal.username.clone()),
+            uid: granter.principal.uid.clone(),
+            groups: Some(review_groups(granter)),
+            resource_attributes: Some(bind_attributes(Some(template))),
+            ..SubjectAccessReviewSpec::default()
+        },
+        ..SubjectAccessReview::default()
+    };
+    let api: Api<SubjectAccessReview> = Api::all(client.clone());
+    let answer = api.create(&PostParams::default(), &review).await?;
+    Ok(answer
+        .status
+        .is_some_and(|status| status.allowed && status.denied != Some(true)))
+}
+
+/// The recorded groups of a principal, and those that Kubernetes gives it by its name alone.
+fn review_groups(granter: &Granter) -> Vec<String> {
+    let mut groups = granter.groups.clone();
+    let mut add = |group: String| {
+        if !groups.contains(&group) {
+            groups.push(group);
+        }
+    };
+    add("system:authenticated".to_owned());
+    if let Some(account) = granter.principal.username.strip_prefix("system:serviceaccount:")
+        && let Some((namespace, _)) = account.split_once(':')
+    {
+        add("system:serviceaccounts".to_owned());
+        add(format!("system:serviceaccounts:{namespace}"));
+    }
+    groups
+}
+
 impl std::fmt::Debug for Rights {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Rights").finish_non_exhaustive()
@@ -191,6 +243,23 @@ fn manifest(template: &str, rules: &[PolicyRule]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_right_by_a_group_that_kubernetes_gives_counts() {
+        let groups = |name: &str, recorded: &[&str]| {
+            let recorded: Vec<_> = recorded.iter().map(|group| (*group).to_owned()).collect();
+            review_groups(&Granter::new(crate::principal::Principal::named(name), &recorded))
+        };
+        assert_eq!(groups("jane", &["riders"]), ["riders", "system:authenticated"]);
+        assert_eq!(
+            groups("system:serviceaccount:ranch:bot", &[]),
+            [
+                "system:authenticated",
+                "system:serviceaccounts",
+                "system:serviceaccounts:ranch"
+            ]
+        );
+    }
 
     #[test]
     fn the_missing_role_can_be_pasted_and_holds_no_wildcard() {

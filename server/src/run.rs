@@ -81,6 +81,7 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<()> {
         "Objects of consumers that this server released to the provider when their export ended",
         state.released.clone(),
     );
+    state.refusals.register(&mut registry);
     let end = CancellationToken::new();
     // Until the last call has ended, also after the server was told to stop.
     let tls = tls.follow(&end);

@@ -6,6 +6,8 @@ use bindery_api::v1alpha2::{GroupResource, InformerScope, Isolation};
 use bindery_proto::address::Address;
 use http::HeaderValue;
 
+use crate::limits::Limits;
+
 /// The settings of a server, the same on all replicas except for their names.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -39,8 +41,8 @@ pub struct Settings {
     pub valuable_resources: BTreeSet<GroupResource>,
     /// Whether konnectors that watch cluster-wide may read all Secrets of the cluster if their template claims Secrets.
     pub cluster_wide_secret_claims: bool,
-    /// Number of namespaces that a consumer may have mapped.
-    pub max_namespaces_per_contract: usize,
+    /// The limits of tenants.
+    pub limits: Limits,
     /// Scopes that clients ask for when people log in.
     pub login_scopes: Vec<String>,
 }
@@ -147,7 +149,7 @@ pub(crate) mod tests {
             claimable_resources: BTreeSet::new(),
             valuable_resources: BTreeSet::new(),
             cluster_wide_secret_claims: false,
-            max_namespaces_per_contract: 1000,
+            limits: Limits::default(),
             login_scopes: vec!["openid".to_owned(), "groups".to_owned()],
         }
     }

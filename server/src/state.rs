@@ -34,6 +34,7 @@ use tokio::sync::watch;
 use crate::{
     audit::AuditLog,
     contract,
+    limits::{Counts, Refusals},
     policy::{Prober, requests::AuthorVerifier},
     rights::Rights,
     settings::Settings,
@@ -71,6 +72,10 @@ pub struct State {
     pub audit: AuditLog,
     /// How many objects this process has released to the provider.
     pub released: Counter,
+    /// What contracts and principals have, for their limits.
+    pub counts: Counts,
+    /// Refusals by limits.
+    pub refusals: Refusals,
 }
 
 /// Caches of the provider's objects.
@@ -146,11 +151,14 @@ impl State {
             action: "Serve",
             instance: settings.instance.clone(),
         };
+        let caches = Caches::start(&clients, &settings);
         Ok(Self {
             recorder: Recorder::start(clients.write.clone(), reporter),
             audit,
             released: Counter::default(),
-            caches: Caches::start(&clients, &settings),
+            counts: Counts::start(&caches, &settings.namespace),
+            refusals: Refusals::default(),
+            caches,
             rights: Rights::new(clients.write.clone()),
             prober: Prober::new(config, network.clone(), clients.write.clone()),
             author_verifier: AuthorVerifier::new(clients.write.clone(), &settings.namespace, &identity.username),

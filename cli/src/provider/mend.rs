@@ -87,6 +87,9 @@ fn by_reason(reason: ErrorReason, template: Option<&str>, caller: &Caller, audie
         ErrorReason::RequestNameTaken | ErrorReason::ExportNameTaken => {
             Some("Choose another name for the binding with --name.".to_owned())
         }
+        ErrorReason::LimitReached => Some(
+            "Unbind or delete what you do not need any more, or show this message to the provider's admin, who can raise the limit.".to_owned(),
+        ),
         ErrorReason::TemplateNotReady | ErrorReason::ServerLacksRights => {
             Some("Only the provider's admin can mend this: show this message to the admin.".to_owned())
         }

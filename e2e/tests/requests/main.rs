@@ -6,6 +6,7 @@ mod conditions;
 mod headless;
 mod killed;
 mod life;
+mod limits;
 mod once;
 mod policy;
 mod prepared;

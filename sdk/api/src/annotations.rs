@@ -21,6 +21,14 @@ pub const OWNER_GROUPS: &str = "backend.kube-bind.io/owner-groups";
 pub const PRINCIPAL_GROUPS: &str = "backend.kube-bind.io/principal-groups";
 /// The templates granted to the contract, as a JSON list of names; on the contract Namespace.
 pub const GRANTED_TEMPLATES: &str = "backend.kube-bind.io/granted-templates";
+/// Who bound each granted template last, with the groups of that caller, as a JSON object by template; on the contract Namespace. An
+/// export is made anew only while they may still bind the template.
+pub const GRANTED_BY: &str = "backend.kube-bind.io/granted-by";
+/// The groups of the caller, as a JSON list of names; on a BindableResourcesRequest made over gRPC.
+pub const CALLER_GROUPS: &str = "backend.kube-bind.io/caller-groups";
+/// Limits of this contract that differ from those of the server, as a JSON object of numbers by name; on the contract Namespace. The
+/// provider's admin writes it.
+pub const LIMITS: &str = "backend.kube-bind.io/limits";
 /// The revocation of the contract's credentials, as JSON; on the ClusterBinding. It is kept in the metadata, which only the server
 /// can write, because the consumer writes the status.
 pub const REVOCATION: &str = "backend.kube-bind.io/revocation";

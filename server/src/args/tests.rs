@@ -442,20 +442,18 @@ fn what_may_be_claimed_is_a_list_of_custom_resources() {
 #[test]
 fn consumers_are_limited_and_secrets_stay_home_unless_told_otherwise() {
     let set = settings(&TLS, &[]);
-    assert_eq!(
-        (set.max_namespaces_per_contract, set.cluster_wide_secret_claims),
-        (1000, false)
-    );
+    assert_eq!((set.limits.namespaces, set.cluster_wide_secret_claims), (1000, false));
     let more = [
         "--max-namespaces-per-contract",
         "2",
         "--dangerous-cluster-wide-secret-claims",
     ];
     let set = settings(&TLS, &more);
-    assert_eq!(
-        (set.max_namespaces_per_contract, set.cluster_wide_secret_claims),
-        (2, true)
-    );
+    assert_eq!((set.limits.namespaces, set.cluster_wide_secret_claims), (2, true));
+    assert_eq!(settings(&TLS, &[]).limits, crate::limits::Limits::default());
+    for name in crate::limits::LimitName::ALL {
+        assert_eq!(settings(&TLS, &[name.flag(), "7"]).limits.get(name), 7, "{name}");
+    }
     check_refused(&TLS, &["--max-namespaces-per-contract", "0"], "invalid value");
 }
 

@@ -10,6 +10,7 @@ fn contract_of(name: &str, identity: &str, owner: &str) -> Arc<Namespace> {
         identity,
         pretty_name: "Ranch",
         owner: &principal(owner),
+        owner_groups: &[],
         template: "cowboys",
     }))
 }
@@ -136,8 +137,9 @@ fn a_contract_on_its_way_out_is_waited_for() {
 #[test]
 fn a_template_is_granted_once() {
     let contract = contract_of("kube-bind-a", "cluster-a", "jane");
-    assert_eq!(grant(&contract, "cowboys"), None);
-    let patch = grant(&contract, "bandits").unwrap();
+    let jane = Granter::new(principal("jane"), &[]);
+    assert_eq!(grants::grant(&contract, "cowboys", &jane), None);
+    let patch = grants::grant(&contract, "bandits", &jane).unwrap();
     assert_eq!(
         patch["metadata"]["annotations"][annotations::GRANTED_TEMPLATES],
         r#"["bandits","cowboys"]"#

@@ -45,7 +45,7 @@ struct Exports {
 }
 
 pub(super) fn start(context: &Context, running: &mut Running) {
-    let queue = Queue::new();
+    let queue = Queue::fair(Exports::WORKERS, super::contract_of);
     let caches = &context.state.caches;
     let exports = caches.exports.clone();
     running.watch(&caches.exports, &queue, move |change| match change.new {

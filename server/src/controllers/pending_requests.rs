@@ -33,6 +33,8 @@ enum Subject {
 #[derive(Clone, Debug)]
 struct PendingRequest {
     uid: Option<String>,
+    /// The template that the request is for.
+    template: String,
     /// Name of the export that the request is about to create; `None` if the request is being deleted, or is not served
     /// because nobody has checked who made it.
     export: Option<String>,
@@ -85,6 +87,27 @@ impl PendingRequests {
     /// Names of the exports that pending requests are about to create in a contract, or to make anew. A fulfilled request
     /// creates none, whatever its status says.
     pub(super) fn exports(&self, contract: &Namespace) -> Vec<String> {
+        self.about_to_create(contract)
+            .into_iter()
+            .map(|(export, _)| export)
+            .collect()
+    }
+
+    /// Names of the templates of which pending requests are about to create the export of that name.
+    pub(super) fn templates_of(&self, contract: &Namespace, export: &str) -> Vec<String> {
+        let all = self.about_to_create(contract).into_iter();
+        all.filter(|(name, _)| name == export)
+            .map(|(_, template)| template)
+            .collect()
+    }
+
+    /// Whether a pending request is about to create an export from a template.
+    pub(super) fn binds(&self, contract: &Namespace, template: &str) -> bool {
+        self.about_to_create(contract).iter().any(|(_, of)| of == template)
+    }
+
+    /// The exports that pending requests are about to create in a contract, each with its template.
+    fn about_to_create(&self, contract: &Namespace) -> Vec<(String, String)> {
         let Some(identity) = contract::identity(contract) else {
             return Vec::new();
         };
@@ -93,7 +116,7 @@ impl PendingRequests {
         index
             .of(&cluster)
             .filter(|(_, request)| !contract::served::is_served(contract, request.uid.as_deref()))
-            .filter_map(|(_, request)| request.export.clone())
+            .filter_map(|(_, request)| Some((request.export.clone()?, request.template.clone())))
             .collect()
     }
 
@@ -121,6 +144,7 @@ impl PendingRequests {
         let is_call = request.is_grpc(server_namespace);
         let pending = PendingRequest {
             uid: request.metadata.uid.clone(),
+            template: request::template_name(request).unwrap_or_default().to_owned(),
             export: creates_export(request).then(|| request::request_name(request).to_owned()),
             is_call,
             waits_outside: !is_call && OutsideReason::of(request).is_some(),

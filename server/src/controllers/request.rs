@@ -12,7 +12,8 @@ use super::{Context, Next, Reconcile, Running, contract::ContractParts, template
 use crate::{
     contract::{self, served},
     credentials::{self, IssueError},
-    request::{principal, principal_groups, request_name, template_name},
+    limits::{LimitName, LimitReached},
+    request::{caller_groups, principal, principal_groups, request_name, template_name},
     writes::{self, Write, WriteError},
 };
 
@@ -40,7 +41,18 @@ struct Requests {
 struct Resources(Requests);
 
 pub(super) fn start(context: &Context, running: &mut Running) {
-    let queues = triggers::Queues::new();
+    let (requests, home) = (
+        context.state.caches.requests.clone(),
+        context.state.settings.namespace.clone(),
+    );
+    let queues = triggers::Queues::new((Requests::WORKERS, Resources::WORKERS), move |key| {
+        // A request that is gone costs no more than a look.
+        let request = requests.get_key(key);
+        request.map_or_else(
+            || Arc::clone(&key.namespace),
+            |request| principal(&request, &home).username.into(),
+        )
+    });
     triggers::watch(context, running, &queues);
     let requests = Requests {
         context: context.clone(),
@@ -157,6 +169,8 @@ impl Requests {
             request,
             principal: principal(request, &state.settings.namespace),
             groups: principal_groups(request, &state.settings.namespace),
+            caller_groups: caller_groups(request, &state.settings.namespace),
+            reached: self.reached(request, &located),
             secret,
             offer,
             export_request: caches.export_requests.get(contract, name),
@@ -170,6 +184,24 @@ impl Requests {
         })
     }
 
+    /// The limit because of which a request is not served: its author has too many requests, or as many contracts as it may, and the
+    /// cluster has none yet.
+    fn reached(
+        &self,
+        request: &BindableResourcesRequest,
+        located: &Result<contract::Located, contract::Refusal>,
+    ) -> Option<LimitReached> {
+        let state = &self.context.state;
+        let limits = &state.settings.limits;
+        let author = principal(request, &state.settings.namespace).username;
+        if !state.counts.admits_request(request, &author, limits.requests) {
+            return Some(limits.reached(LimitName::Requests, None));
+        }
+        let is_new = located.as_ref().is_ok_and(|located| located.namespace.is_none());
+        let owned = is_new.then(|| state.counts.contracts(&author));
+        owned.and_then(|owned| limits.check(LimitName::Contracts, owned, None).err())
+    }
+
     /// Writes an outcome into the status, unless that reports it already.
     async fn report(
         &self,
@@ -180,6 +212,9 @@ impl Requests {
         let write = status::report(request, outcome, now);
         let is_new = write.is_some();
         writes::apply_all(&self.context.state.clients.write, write).await?;
+        if let Some(limit) = outcome.limit().filter(|_| is_new) {
+            self.context.state.refusals.count(limit);
+        }
         if is_new && !request.is_grpc(&self.context.state.settings.namespace) {
             audit::decided(&self.context.state, request, outcome, now);
         }

@@ -3,10 +3,10 @@
 //! No cache holds copies. One list of a resource shows the retained copies of all contracts, by their label, and is repeated only while
 //! an export retains copies of the resource or a copy is left.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bindery_api::{
-    annotations, labels, meta, retention,
+    annotations, labels, meta, names, retention,
     v1alpha2::{APIServiceExport, APIServiceNamespace, APIServiceNamespaceSpec, GroupResource, Retention},
 };
 use bindery_runtime::{
@@ -17,17 +17,18 @@ use bindery_runtime::{
 };
 use jiff::Timestamp;
 use kube::{
-    ResourceExt as _,
+    Resource as _, ResourceExt as _,
     api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams},
 };
 use serde_json::json;
 
-use super::{Context, Next, Reconcile, Running, service_namespace::made_for, subject};
+use super::{Context, Next, Reconcile, Running, subject};
 use crate::{
     contract, leftovers,
+    limits::{LIMIT_REACHED, LimitName},
     writes::{self, Write, WriteError},
 };
-use plan::{RetentionStep, pause, step};
+use plan::{RetentionStep, beyond, is_restored, pause, step};
 
 mod plan;
 
@@ -75,6 +76,14 @@ fn offers(export: &APIServiceExport, resource: &GroupResource) -> bool {
     resources.any(|offered| offered.group_resource == *resource)
 }
 
+/// A retained copy, and what to do about it.
+struct RetainedCopy<'a> {
+    /// The contract that the copy names.
+    contract: &'a str,
+    meta: &'a ObjectMeta,
+    step: RetentionStep,
+}
+
 impl Reconcile for Retained {
     type Key = GroupResource;
     const NAME: &'static str = "retention";
@@ -95,6 +104,7 @@ impl Reconcile for Retained {
             return Ok(Next::After(UNTIMED));
         };
         let mut ends = Vec::new();
+        let mut by_holder: BTreeMap<String, Vec<RetainedCopy<'_>>> = BTreeMap::new();
         for copy in &copies {
             let Some(contract) = copy.annotations().get(annotations::CLUSTER_NAMESPACE) else {
                 continue;
@@ -102,16 +112,31 @@ impl Reconcile for Retained {
             let Some(step) = step(&copy.metadata, contract, self.duration(contract, resource), now) else {
                 continue;
             };
-            let Some(end) = self.take(resource, &copy.metadata, step, now).await? else {
-                let place = copy.metadata.namespace.as_deref().unwrap_or_default();
+            let meta = &copy.metadata;
+            let of_holder = by_holder.entry(self.holder(meta, contract)).or_default();
+            of_holder.push(RetainedCopy { contract, meta, step });
+        }
+        let counts = by_holder.iter().map(|(holder, copies)| (holder.clone(), copies.len()));
+        state.counts.note_retained(resource, &counts.collect());
+        for (holder, copies) in &mut by_holder {
+            self.end_beyond(holder, resource, copies);
+        }
+        for RetainedCopy {
+            contract,
+            meta: copy,
+            step,
+        } in by_holder.into_values().flatten()
+        {
+            let Some(end) = self.take(resource, copy, step, now).await? else {
+                let place = copy.namespace.as_deref().unwrap_or_default();
                 let place = self.context.state.caches.namespaces.get("", place);
-                if let Some(key) = place.and_then(|place| made_for(&place)) {
+                if let Some(key) = place.and_then(|place| contract::made_for(&place)) {
                     self.namespaces.add(key, Priority::Live);
                 }
                 continue;
             };
             ends.push(end);
-            self.map(contract, resource, &copy.metadata).await?;
+            self.map(contract, resource, copy).await?;
         }
         let exports = state.caches.exports.list(|export| offers(export, resource));
         let shortest = exports
@@ -125,6 +150,49 @@ impl Reconcile for Retained {
 }
 
 impl Retained {
+    /// The contract against whose limit a copy counts: that of its namespace, in which no other contract can write, or else the one that it
+    /// names.
+    fn holder(&self, copy: &ObjectMeta, named: &str) -> String {
+        let place = copy.namespace.as_deref().unwrap_or_default();
+        let place = self.context.state.caches.namespaces.get("", place);
+        let holder = place.as_ref().and_then(|place| contract::of(&**place));
+        holder.unwrap_or(named).to_owned()
+    }
+
+    /// Has copies end that are beyond the limit of their contract, and says so in an Event about its ClusterBinding.
+    fn end_beyond(&self, contract: &str, resource: &GroupResource, copies: &mut [RetainedCopy<'_>]) {
+        let state = &self.context.state;
+        let limits = state.settings.limits.of(&state.caches, contract);
+        let of_others = state.counts.retained_of_others(contract, resource);
+        let room = (limits.retained_objects as usize).saturating_sub(of_others);
+        let ends: Vec<_> = copies
+            .iter()
+            .map(|copy| match copy.step {
+                _ if is_restored(copy.meta) => None,
+                RetentionStep::Wait(until) | RetentionStep::Stamp(until) => Some(until),
+                RetentionStep::End => Some(Timestamp::MIN),
+            })
+            .collect();
+        let mut ended = 0;
+        for place in beyond(&ends, room) {
+            let step = &mut copies[place].step;
+            if *step != RetentionStep::End {
+                *step = RetentionStep::End;
+                ended += 1;
+                state.refusals.count(LimitName::RetainedObjects);
+            }
+        }
+        if ended == 0 {
+            return;
+        }
+        let reached = limits.reached(LimitName::RetainedObjects, Some(contract));
+        tracing::warn!(contract, %resource, ended, limit = reached.limit, "retained copies beyond the limit end early");
+        if let Some(binding) = state.caches.cluster_bindings.get(contract, names::CLUSTER_BINDING) {
+            let message = format!("{ended} retained {resource} ended before their time: {reached}");
+            state.recorder.warn(&binding.object_ref(&()), LIMIT_REACHED, message);
+        }
+    }
+
     /// How long the contract's copies of a resource are retained: as its exports say, or else the templates, whichever is longest.
     fn duration(&self, contract: &str, resource: &GroupResource) -> Duration {
         let caches = &self.context.state.caches;

@@ -16,6 +16,7 @@ use super::{Context, Next, Reconcile, Running, pending_requests, subject};
 use crate::{
     contract,
     leftovers::{self, GrantRecord, recorded},
+    limits::{LimitName, LimitReached},
     rbac::{claims, view},
     writes::WriteError,
 };
@@ -23,7 +24,6 @@ use crate::{
 mod apply;
 mod claimed;
 mod end;
-mod limit;
 mod observed;
 mod plan;
 mod rights;
@@ -34,7 +34,6 @@ mod triggers;
 mod valuable;
 
 use end::NamespaceStep;
-pub(super) use observed::made_for;
 use observed::{NamespaceLeftovers, Observed, SharedSeen};
 
 /// How often to look again at a namespace whose objects drain: no cache holds them.
@@ -48,7 +47,7 @@ struct ServiceNamespaces {
 
 /// Starts the controller; returns its queue, for those who see that an object is gone which kept a provider namespace.
 pub(super) fn start(context: &Context, running: &mut Running) -> Queue<ObjectKey> {
-    let queue = Queue::new();
+    let queue = Queue::fair(ServiceNamespaces::WORKERS, super::contract_of);
     triggers::watch(context, running, &queue);
     let service_namespaces = ServiceNamespaces {
         context: context.clone(),
@@ -129,6 +128,9 @@ impl Reconcile for ServiceNamespaces {
             seen.left = Some(&left);
             step = plan::plan(&seen);
         }
+        if seen.beyond.is_some() && !matches!(&step, NamespaceStep::Apply(writes) if writes.is_empty()) {
+            state.refusals.count(LimitName::Namespaces);
+        }
         match step {
             NamespaceStep::Apply(writes) => self.apply_all(&seen, writes).await,
             NamespaceStep::Drain(writes) => {
@@ -168,7 +170,7 @@ impl ServiceNamespaces {
     /// it nearly always is.
     fn left_behind(&self, key: &ObjectKey) -> Option<Arc<Namespace>> {
         let namespaces = &self.context.state.caches.namespaces;
-        let is_its = |namespace: &Namespace| observed::made_for(namespace).as_ref() == Some(key);
+        let is_its = |namespace: &Namespace| contract::made_for(namespace).as_ref() == Some(key);
         let first = namespaces.get("", &names::provider_namespace(&key.namespace, &key.name));
         let first = first.filter(|namespace| is_its(namespace));
         first.or_else(|| namespaces.list(is_its).pop())
@@ -189,15 +191,12 @@ impl ServiceNamespaces {
         names.filter(is_proved).collect()
     }
 
-    /// How many namespaces the contract may have; `None` if this one is not beyond that number.
-    fn beyond(&self, contract: &str, object: &APIServiceNamespace) -> Option<usize> {
+    /// The limit that the contract has reached; `None` if this namespace is within it.
+    fn beyond(&self, contract: &str, object: &APIServiceNamespace) -> Option<LimitReached> {
         let state = &self.context.state;
-        if object.status.as_ref().is_some_and(|status| status.namespace.is_some()) {
-            return None;
-        }
-        let all = state.caches.service_namespaces.list_in(contract);
-        let is_admitted = limit::admits(object, &all, triggers::room(state, contract, &all));
-        (!is_admitted).then_some(state.settings.max_namespaces_per_contract)
+        let limits = state.settings.limits.of(&state.caches, contract);
+        let is_admitted = state.counts.admits_namespace(object, contract, limits.namespaces);
+        (!is_admitted).then(|| limits.reached(LimitName::Namespaces, Some(contract)))
     }
 
     /// Counts what is left in a provider namespace, or, if that is being deleted, lists what waits for finalizers in it. Looks for

@@ -1,5 +1,5 @@
-//! The limits of one caller and of all: calls a second, calls at the same time, streams, sizes and waiting times. Those of
-//! connections are settings ([`crate::settings::ConnectionLimits`]).
+//! The limits of one caller and of all: calls at the same time, sizes and waiting times. Those of connections are settings
+//! ([`crate::settings::ConnectionLimits`]), and so are those of tenants ([`crate::limits`]).
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ mod permits;
 mod rate;
 
 pub(crate) use permits::{Permit, Permits};
-pub(crate) use rate::Rate;
+pub(crate) use rate::{CallerRates, Rate};
 
 /// Largest request that is decoded, in bytes.
 pub(crate) const REQUEST_BYTES_MAX: usize = 256 * 1024;
@@ -31,8 +31,6 @@ pub(crate) const REVIEWS_AGAIN_MAX: usize = 8;
 /// How long a token waits for the permit to be checked.
 pub(crate) const REVIEW_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Calls a second of one principal, and the burst after a pause.
-pub(crate) const PRINCIPAL_RATE: (u32, u32) = (100, 200);
 /// Calls a second without a verified token from one peer address, and the burst. Many agents may share a proxy's address.
 pub(crate) const PEER_RATE: (u32, u32) = (200, 1_000);
 /// Bytes of all messages that a call of an open method, which needs no token, may send.
@@ -54,11 +52,6 @@ pub(crate) const PRINCIPAL_CALLS_MAX: usize = 64;
 pub(crate) const CALLS_MAX: usize = 2_048;
 /// Streams, each of which is a call, that one HTTP/2 connection may have open. An HTTP/1.1 connection has one call at a time.
 pub(crate) const STREAMS_PER_CONNECTION: u32 = 256;
-/// Streams that one principal may have open.
-pub(crate) const STREAMS_PER_PRINCIPAL: usize = 4;
-/// Streams that one principal may have open for one contract. A client with a renewed token opens its next stream before it
-/// closes the last one.
-pub(crate) const STREAMS_PER_CONTRACT: usize = 2;
 /// A stream ends at this age, or up to a fifth earlier, so that clients spread over the replicas.
 pub(crate) const STREAM_AGE_MAX: Duration = Duration::from_mins(30);
 /// Snapshots that are being sent at the same time.

@@ -26,9 +26,10 @@ use tonic::Status;
 use crate::front::{
     Failure, Outcome,
     auth::Authenticators,
-    limits::{Permits, SNAPSHOTS_MAX, STREAMS_PER_CONTRACT, STREAMS_PER_PRINCIPAL},
+    limits::{Permits, SNAPSHOTS_MAX},
     transport::{interceptor::Call, metrics::Metrics},
 };
+use crate::limits::{LimitName, Refusals};
 
 pub(crate) mod changes;
 pub(crate) mod hub;
@@ -110,6 +111,7 @@ struct Shared {
     snapshots: Semaphore,
     authenticators: Authenticators,
     metrics: Metrics,
+    refusals: Refusals,
     stop: CancellationToken,
 }
 
@@ -148,15 +150,27 @@ pub(crate) fn require_followed(what: &str, health: &watch::Receiver<Health>) -> 
 
 impl Streams {
     /// No streams yet. Those that are opened end when `stop` is cancelled.
-    pub(crate) fn new(authenticators: Authenticators, metrics: Metrics, stop: CancellationToken) -> Self {
+    pub(crate) fn new(
+        authenticators: Authenticators,
+        metrics: Metrics,
+        refusals: Refusals,
+        stop: CancellationToken,
+    ) -> Self {
         Self(Arc::new(Shared {
-            of_principal: Permits::new(STREAMS_PER_PRINCIPAL),
-            of_scope: Permits::new(STREAMS_PER_CONTRACT),
+            // Each call brings the limits of its caller.
+            of_principal: Permits::new(0),
+            of_scope: Permits::new(0),
+            refusals,
             snapshots: Semaphore::new(SNAPSHOTS_MAX),
             authenticators,
             metrics,
             stop,
         }))
+    }
+
+    /// Number of streams that a caller has open here.
+    pub(crate) fn open_of(&self, username: &str) -> usize {
+        self.0.of_principal.held(&username.to_owned())
     }
 
     /// Opens a stream, which a task of its own serves.
@@ -186,21 +200,27 @@ impl Streams {
         };
         source.may_go_on()?;
         let name = call.caller()?.username().to_owned();
-        let limit = |what| {
-            let message = format!("{what} has as many streams as it may; close one");
-            Failure::new(ErrorReason::StreamLimit, message)
+        let contract = call.caller()?.contract().map(ToOwned::to_owned);
+        let refused = |what: &str| {
+            self.0.refusals.count(LimitName::Streams);
+            let reached = call.limits.reached(LimitName::Streams, contract.as_deref());
+            Failure::new(ErrorReason::StreamLimit, format!("{what}: {reached}"))
+                .with("limit", reached.name.as_str())
+                .with("max", reached.limit.to_string())
         };
+        let max = call.limits.streams as usize;
         let of_principal = self
             .0
             .of_principal
-            .try_acquire(name.clone())
-            .ok_or_else(|| limit("the caller"))?;
+            .try_acquire_of(name.clone(), max)
+            .ok_or_else(|| refused("too many streams"))?;
         let key = (name, request.scopes.first().cloned().unwrap_or_default());
+        // A client with a renewed token opens its next stream before it closes the last one.
         let of_scope = self
             .0
             .of_scope
-            .try_acquire(key)
-            .ok_or_else(|| limit("the caller, for this contract,"))?;
+            .try_acquire_of(key, max.div_ceil(2))
+            .ok_or_else(|| refused("too many streams for this contract, which may have half of the limit"))?;
         let (out, messages) = mpsc::channel(MESSAGES_AHEAD);
         let end = Arc::new(Mutex::new(None));
         let task = Task {

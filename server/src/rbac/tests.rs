@@ -20,6 +20,7 @@ fn contract_namespace() -> Namespace {
         identity: "cluster-a",
         pretty_name: "Ranch",
         owner: &Principal::named("jane"),
+        owner_groups: &[],
         template: "cowboys",
     })
 }

@@ -2,6 +2,7 @@
 
 mod agents;
 mod counts;
+mod crowd;
 mod report;
 mod stage;
 
@@ -11,7 +12,7 @@ use serde_json::json;
 
 use self::{
     agents::{Answer, Load, Order},
-    report::{Report, Row, Settled},
+    report::{Report, Row, Settled, Sizes},
     stage::Stage,
 };
 
@@ -35,6 +36,12 @@ pub(crate) struct Args {
     /// For how long they attack it, and for how long the same is measured without them before.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     attack_seconds: u32,
+    /// How many objects one tenant has in the queues of the controllers while others bind.
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    crowd: u32,
+    /// How many binds are measured beside it, and as many without it before.
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
+    crowd_binds: u32,
 }
 
 /// Renewals a second, with an attack and without.
@@ -81,6 +88,7 @@ impl Stage {
         let (row, after) = self.restart().await?;
         rows.push(row);
         rows.push(self.idle("restarted").await?);
+        rows.extend(self.crowded().await?);
         let settled = Settled {
             streams,
             at_rest,
@@ -88,7 +96,11 @@ impl Stage {
         };
         Ok(Report::new(
             settings(&args),
-            (args.agents, args.strangers),
+            Sizes {
+                agents: args.agents,
+                strangers: args.strangers,
+                crowd: args.crowd,
+            },
             rows,
             &settled,
         ))
@@ -155,6 +167,7 @@ fn settings(args: &Args) -> serde_json::Value {
     json!({
         "agents": args.agents, "concurrency": args.concurrency, "rate": args.rate, "seconds": args.seconds,
         "strangers": args.strangers, "attackSeconds": args.attack_seconds,
+        "crowd": args.crowd, "crowdBinds": args.crowd_binds,
         "cores": std::thread::available_parallelism().map_or(0, usize::from),
     })
 }

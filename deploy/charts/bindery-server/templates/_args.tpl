@@ -97,6 +97,27 @@
 {{- with .Values.maxNamespacesPerContract }}
 - --max-namespaces-per-contract={{ int64 . }}
 {{- end }}
+{{- with .Values.limits.contracts }}
+- --limit-contracts={{ int64 . }}
+{{- end }}
+{{- with .Values.limits.requests }}
+- --limit-requests={{ int64 . }}
+{{- end }}
+{{- with .Values.limits.exportRequests }}
+- --limit-export-requests={{ int64 . }}
+{{- end }}
+{{- with .Values.limits.exports }}
+- --limit-exports={{ int64 . }}
+{{- end }}
+{{- with .Values.limits.retainedObjects }}
+- --limit-retained-objects={{ int64 . }}
+{{- end }}
+{{- with .Values.limits.streams }}
+- --limit-streams={{ int64 . }}
+{{- end }}
+{{- with .Values.limits.callsPerSecond }}
+- --limit-calls-per-second={{ int64 . }}
+{{- end }}
 {{- with .Values.namespacePrefix }}
 - {{ printf "--namespace-prefix=%s" . | toYaml }}
 {{- end }}

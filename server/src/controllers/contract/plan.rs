@@ -125,6 +125,7 @@ mod tests {
             identity: "cluster-a",
             pretty_name: "Ranch",
             owner: &Principal::named("jane"),
+            owner_groups: &[],
             template: "cowboys",
         })
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bindery_api::{
-    names,
+    annotations, names,
     v1alpha2::{APIServiceExport, BindableResourcesRequest, Phase},
 };
 use bindery_runtime::cache::Cache;
@@ -18,6 +18,7 @@ use super::{
     is_for, is_labelled,
 };
 use crate::{
+    contract::grants,
     controllers::Next,
     leftovers, owner, rbac, request,
     state::State,
@@ -70,7 +71,26 @@ impl Exports {
         let at = deleted.map_or_else(Timestamp::now, |deleted| deleted.0);
         leftovers::release(state, &contract, &leftovers, at).await?;
         leftovers::withdraw(state, export).await?;
-        self.take_rest(export).await
+        self.take_rest(export).await?;
+        self.take_grant(export).await
+    }
+
+    /// Takes the grant of the export's template from the contract, unless another export was made from it, or is about to be.
+    async fn take_grant(&self, export: &APIServiceExport) -> Result<(), WriteError> {
+        let state = &self.context.state;
+        let Some(template) = export.annotations().get(annotations::TEMPLATE) else {
+            return Ok(());
+        };
+        let Some(contract) = state.contract(&export.namespace().unwrap_or_default()) else {
+            return Ok(());
+        };
+        let exports = state.caches.exports.list_in(&contract.name_any());
+        if is_last_of(export, template, &exports) && !self.context.pending_requests.binds(&contract, template) {
+            let patch = grants::withdraw(&contract, template);
+            let write = patch.map(|patch| Write::patch("its last export goes", &*contract, patch));
+            writes::apply_all(&state.clients.write, write).await?;
+        }
+        Ok(())
     }
 
     /// Deletes every role and role binding that was made for an export.
@@ -115,6 +135,15 @@ impl Exports {
         writes.extend(calls.iter().map(|request| Write::delete_seen(REASON, &**request)));
         writes::apply_all(&state.clients.write, writes).await
     }
+}
+
+/// Whether no other export of the contract that stays was made from the template.
+fn is_last_of(export: &APIServiceExport, template: &str, exports: &[Arc<APIServiceExport>]) -> bool {
+    !exports.iter().any(|other| {
+        other.uid() != export.uid()
+            && other.metadata.deletion_timestamp.is_none()
+            && other.annotations().get(annotations::TEMPLATE).map(String::as_str) == Some(template)
+    })
 }
 
 /// The deletions of objects that have this owner and no other.
@@ -165,4 +194,30 @@ fn is_record_of(request: &BindableResourcesRequest, home: &str, contract: &str, 
         .is_some_and(|status| status.phase != Phase::Pending && status.namespace.as_deref() == Some(contract))
         && request.is_grpc(home)
         && request::request_name(request) == export
+}
+
+#[cfg(test)]
+mod tests {
+    use bindery_api::v1alpha2::APIServiceExportSpec;
+    use jiff::Timestamp;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    use super::*;
+
+    #[test]
+    fn a_grant_stays_while_another_export_of_the_template_does() {
+        let export = |uid: &str, template: &str, ends: bool| {
+            let mut export = APIServiceExport::new(uid, APIServiceExportSpec::default());
+            export.metadata.uid = Some(uid.to_owned());
+            export.metadata.deletion_timestamp = ends.then_some(Time(Timestamp::UNIX_EPOCH));
+            let entry = (annotations::TEMPLATE.to_owned(), template.to_owned());
+            export.annotations_mut().extend([entry]);
+            Arc::new(export)
+        };
+        let ending = export("1", "cowboys", true);
+        let last = |others: &[Arc<APIServiceExport>]| is_last_of(&ending, "cowboys", others);
+        assert!(last(&[Arc::clone(&ending)]));
+        assert!(last(&[export("2", "sheriffs", false), export("3", "cowboys", true)]));
+        assert!(!last(&[export("4", "cowboys", false)]));
+    }
 }

@@ -17,6 +17,7 @@ use serde_json::json;
 
 use crate::{
     controllers::export::PROVIDER_IN_SYNC,
+    limits::{LIMIT_REACHED, LimitReached},
     template::{ExportPlan, Refusal},
     writes::Write,
 };
@@ -30,6 +31,8 @@ pub(super) struct Observed<'a> {
     pub(super) export: Option<&'a APIServiceExport>,
     /// The templates that are granted to the contract.
     pub(super) offers: &'a [Offer],
+    /// The limit that the contract has reached, if it has reached one.
+    pub(super) reached: Option<&'a LimitReached>,
     pub(super) schemas: &'a [Arc<BoundSchema>],
     /// The mapped namespaces of the contract, in any order.
     pub(super) mapped: &'a [Arc<APIServiceNamespace>],
@@ -40,6 +43,8 @@ pub(super) struct Observed<'a> {
 pub(super) struct Offer {
     pub(super) template: Arc<APIServiceExportTemplate>,
     pub(super) verdict: Result<ExportPlan, Refusal>,
+    /// Whether who bound the template may bind it now. Asked only for templates that offer what the request asks for.
+    pub(super) may_bind: bool,
 }
 
 /// Plans the next writes; none where the request waits for others to act.
@@ -79,6 +84,19 @@ fn begin(seen: &Observed<'_>) -> Vec<Write> {
         let condition = false_condition(EXPORTS_READY, Severity::Error, "TemplateNotGranted", message);
         return report(seen, Phase::Failed, &[condition]);
     };
+    if !offer.may_bind {
+        let message = format!(
+            "who bound template {name} for this contract may not bind it any more; ask the provider's admin for verb bind on \
+             apiserviceexporttemplates.kube-bind.io {name}, then bind it again",
+            name = offer.template.name_any()
+        );
+        let condition = false_condition(EXPORTS_READY, Severity::Error, "TemplateBindDenied", message);
+        return report(seen, Phase::Failed, &[condition]);
+    }
+    if let Some(reached) = seen.reached {
+        let condition = false_condition(EXPORTS_READY, Severity::Error, LIMIT_REACHED, reached.to_string());
+        return report(seen, Phase::Pending, &[condition]);
+    }
     let fitting = offer.verdict.as_ref().map_err(Clone::clone).and_then(|plan| {
         plan.fits(seen.schemas.iter().map(AsRef::as_ref))?;
         Ok(plan)
@@ -107,19 +125,19 @@ fn begin(seen: &Observed<'_>) -> Vec<Write> {
     }
 }
 
-/// A granted template that offers what the request asks for. The template that the request names comes first, but the name is
-/// only a hint, since a consumer may have written it.
+/// A granted template that offers what the request asks for: one that may be bound, if there is one. The template that the request names
+/// comes first, but the name is only a hint, since a consumer may have written it.
 fn offer_for<'a>(request: &APIServiceExportRequest, offers: &'a [Offer]) -> Option<&'a Offer> {
     let hint = request.annotations().get(annotations::TEMPLATE);
     let mut fitting: Vec<_> = offers
         .iter()
         .filter(|offer| asks_for(request, &offer.template))
         .collect();
-    fitting.sort_by_key(|offer| Some(&offer.template.name_any()) != hint);
+    fitting.sort_by_key(|offer| (!offer.may_bind, Some(&offer.template.name_any()) != hint));
     fitting.first().copied()
 }
 
-fn asks_for(request: &APIServiceExportRequest, template: &APIServiceExportTemplate) -> bool {
+pub(super) fn asks_for(request: &APIServiceExportRequest, template: &APIServiceExportTemplate) -> bool {
     let (requested, offered) = (&request.spec, &template.spec);
     requested.resources == offered.resources
         && requested.permission_claims == offered.permission_claims

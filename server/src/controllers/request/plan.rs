@@ -16,8 +16,12 @@ use serde_json::json;
 
 use super::status::{self, Refused, RequestOutcome};
 use crate::{
-    contract::{self, Located, NewContract},
+    contract::{
+        self, Located, NewContract,
+        grants::{self, Granter},
+    },
     credentials::Revocation,
+    limits::LimitReached,
     principal::Principal,
     request::{request_name, template_name},
     template::{self, ExportPlan},
@@ -31,6 +35,10 @@ pub(super) struct Observed<'a> {
     pub(super) principal: Principal,
     /// The owner groups by which the caller of a call may use the contract.
     pub(super) groups: Vec<String>,
+    /// All groups of the caller of a call.
+    pub(super) caller_groups: Vec<String>,
+    /// The limit that refuses the request, if one does.
+    pub(super) reached: Option<LimitReached>,
     /// The Secret for the response; `None` for a call, which returns its response.
     pub(super) secret: Option<LocalSecretKeyRef>,
     /// What the template offers; `None` if the template does not exist.
@@ -156,6 +164,14 @@ fn revoked(contract: &str) -> RequestOutcome {
 /// The next step for a request that has not been fulfilled.
 fn next(seen: &Observed<'_>) -> Result<RequestStep, RequestOutcome> {
     let located = admitted(seen)?;
+    if let Some(reached) = &seen.reached {
+        let refused = Refused::by_limit(reached);
+        // A caller gets an answer; a resource goes on by itself.
+        return Err(match seen.secret {
+            Some(_) => RequestOutcome::Pending(refused),
+            None => RequestOutcome::Failed(refused),
+        });
+    }
     let offer = offered(seen)?;
     let Some(namespace) = &located.namespace else {
         let namespace = new_contract(seen, &located.name);
@@ -165,7 +181,8 @@ fn next(seen: &Observed<'_>) -> Result<RequestStep, RequestOutcome> {
     let contract = located.name.as_str();
     let unfit = offer.fits(seen.schemas.iter().map(AsRef::as_ref));
     unfit.map_err(|refusal| RequestOutcome::Failed(Refused::new(refusal.reason(), &refusal).within(contract)))?;
-    if let Some(patch) = contract::grant(namespace, &offer.template) {
+    let granter = Granter::new(seen.principal.clone(), &seen.caller_groups);
+    if let Some(patch) = grants::grant(namespace, &offer.template, &granter) {
         let write = Write::patch("the template is granted", &**namespace, patch);
         return Ok(RequestStep::Write(vec![write]));
     }
@@ -329,6 +346,7 @@ fn new_contract(seen: &Observed<'_>, name: &str) -> Namespace {
             .as_deref()
             .unwrap_or_else(|| request_name(seen.request)),
         owner: &seen.principal,
+        owner_groups: &seen.caller_groups,
         template: template_name(seen.request).unwrap_or_default(),
     })
 }

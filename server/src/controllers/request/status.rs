@@ -11,7 +11,11 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Value, json};
 
-use crate::{request::ready, writes::Write};
+use crate::{
+    limits::{LIMIT_REACHED, LimitName, LimitReached},
+    request::ready,
+    writes::Write,
+};
 
 /// The server checks that a response still exists after a quarter of the request's age, and not sooner than this.
 const LOOK_FIRST: Duration = Duration::from_secs(5);
@@ -40,6 +44,8 @@ pub(super) struct Refused {
     pub(super) reason: String,
     pub(super) message: String,
     pub(super) contract: Option<String>,
+    /// The limit that refuses the request, if one does.
+    pub(super) limit: Option<LimitName>,
 }
 
 /// When a request is deleted by its time to live.
@@ -189,6 +195,14 @@ impl RequestOutcome {
         }
     }
 
+    /// The limit that refuses the request, if one does.
+    pub(super) fn limit(&self) -> Option<LimitName> {
+        match self {
+            Self::Pending(refused) | Self::Failed(refused) | Self::Unanswered(refused) => refused.limit,
+            Self::Succeeded { .. } => None,
+        }
+    }
+
     pub(super) fn secret(&self) -> Option<&LocalSecretKeyRef> {
         match self {
             Self::Succeeded { secret, .. } => secret.as_ref(),
@@ -212,6 +226,15 @@ impl Refused {
             reason: reason.to_owned(),
             message: message.to_string(),
             contract: None,
+            limit: None,
+        }
+    }
+
+    /// A refusal by a limit.
+    pub(super) fn by_limit(reached: &LimitReached) -> Self {
+        Self {
+            limit: Some(reached.name),
+            ..Self::new(LIMIT_REACHED, reached)
         }
     }
 

@@ -26,10 +26,14 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    pub(super) fn new() -> Self {
+    /// Creates empty queues that are fair between authors, whom `author` finds by the key of a request.
+    pub(super) fn new(
+        (calls, resources): (usize, usize),
+        author: impl Fn(&ObjectKey) -> Arc<str> + Clone + Send + Sync + 'static,
+    ) -> Self {
         Self {
-            calls: Queue::new(),
-            resources: Queue::new(),
+            calls: Queue::fair(calls, author.clone()),
+            resources: Queue::fair(resources, author),
         }
     }
 
@@ -149,7 +153,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_made_as_a_resource_delays_no_call() {
-        let queues = Queues::new();
+        let queues = Queues::new((4, 2), |key| Arc::clone(&key.namespace));
         let (resource, call) = (
             ObjectKey::new("tenants", "riders"),
             ObjectKey::new("kube-bind", "bind-0"),

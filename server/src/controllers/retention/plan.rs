@@ -1,6 +1,6 @@
 //! Decides when a retained copy ends, and when to look again.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use bindery_api::{annotations, retention};
 use jiff::{SignedDuration, Timestamp};
@@ -32,8 +32,7 @@ pub(super) fn step(copy: &ObjectMeta, contract: &str, duration: Duration, now: T
     if is_released || copy.deletion_timestamp.is_some() || !retention::is_retained(value, contract) {
         return None;
     }
-    let is_restored = value(annotations::RESTORING) == Some(annotations::TRUE);
-    let duration = if is_restored {
+    let duration = if is_restored(copy) {
         duration.max(RESTORE_MIN)
     } else {
         duration
@@ -44,6 +43,27 @@ pub(super) fn step(copy: &ObjectMeta, contract: &str, duration: Duration, now: T
         Some(until) => RetentionStep::Wait(until),
         None => RetentionStep::Stamp(after(now, duration)),
     })
+}
+
+/// Which of the retained copies of a contract end early, by their places in `copies`, where the contract may have `limit` more of them.
+/// Each is given with the time at which it ends, and those that would end first end first. A copy that is being restored is given
+/// without a time, and never ends early.
+pub(super) fn beyond(copies: &[Option<Timestamp>], limit: usize) -> BTreeSet<usize> {
+    let mut ends: Vec<_> = (0..copies.len())
+        .filter_map(|place| copies[place].map(|end| (end, place)))
+        .collect();
+    ends.sort_unstable();
+    ends.truncate(copies.len().saturating_sub(limit));
+    ends.into_iter().map(|(_, place)| place).collect()
+}
+
+/// Whether a restore of a copy has begun and is not finished.
+pub(super) fn is_restored(copy: &ObjectMeta) -> bool {
+    let annotations = copy.annotations.as_ref();
+    annotations
+        .and_then(|annotations| annotations.get(annotations::RESTORING))
+        .map(String::as_str)
+        == Some(annotations::TRUE)
 }
 
 /// When to list retained copies again, if the shortest retention of an export is this and these are the ends of copies; `None` if
@@ -94,6 +114,21 @@ mod tests {
 
     fn check(marks: &[(&str, &str)], now: i64, expect: Option<RetentionStep>) {
         assert_eq!(step(&copy(marks), "kube-bind-a", HOUR, at(now)), expect, "{marks:?}");
+    }
+
+    #[test]
+    fn beyond_the_limit_those_end_that_would_end_first() {
+        let (early, late) = (Some(at(1)), Some(at(2)));
+        let check = |copies: &[Option<Timestamp>], limit, expect: &[usize]| {
+            assert!(beyond(copies, limit).iter().eq(expect), "{copies:?} {limit}");
+        };
+        check(&[late, early, late], 3, &[]);
+        check(&[late, early, late], 2, &[1]);
+        check(&[late, early, late], 1, &[0, 1]);
+        check(&[late, early, late], 0, &[0, 1, 2]);
+        // A restore that was begun is finished, whatever the limit.
+        check(&[None, early, None], 1, &[1]);
+        check(&[], 0, &[]);
     }
 
     #[test]

@@ -2,20 +2,15 @@
 
 use std::sync::Arc;
 
-use bindery_api::{
-    annotations,
-    v1alpha2::{APIServiceExport, APIServiceNamespace},
-};
-use bindery_runtime::cache::ObjectKey;
+use bindery_api::v1alpha2::{APIServiceExport, APIServiceNamespace};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     core::v1::Namespace,
     rbac::v1::{Role, RoleBinding, Subject},
 };
-use kube::ResourceExt as _;
 
 use super::valuable::{self, ValuableObject, Valuables};
-use crate::{contract, leftovers::Leftovers, rbac::Scopes};
+use crate::{contract, leftovers::Leftovers, limits::LimitReached, rbac::Scopes};
 
 /// An APIServiceNamespace, and what its plan depends on.
 pub(super) struct Observed<'a> {
@@ -46,8 +41,8 @@ pub(super) struct Observed<'a> {
     pub(super) left: Option<&'a NamespaceLeftovers>,
     /// The shared namespace, which has the name of the consumer's namespace.
     pub(super) shared: SharedSeen<'a>,
-    /// How many namespaces the contract may have; `None` if this one is not beyond that number.
-    pub(super) beyond: Option<usize>,
+    /// The limit that the contract has reached; `None` if this namespace is within it.
+    pub(super) beyond: Option<LimitReached>,
     /// The server itself, as a role binding names it.
     pub(super) server: &'a Subject,
     pub(super) now: Timestamp,
@@ -91,14 +86,7 @@ impl NamespaceLeftovers {
     }
 }
 
-/// Key of the APIServiceNamespace that a provider namespace was made for.
-pub(in crate::controllers) fn made_for(namespace: &Namespace) -> Option<ObjectKey> {
-    let key = namespace.annotations().get(annotations::API_SERVICE_NAMESPACE)?;
-    let (contract, name) = key.split_once('/')?;
-    (contract::of(namespace) == Some(contract)).then(|| ObjectKey::new(contract, name))
-}
-
 /// Whether a namespace carries the contract's label and the annotation of this very APIServiceNamespace.
 pub(super) fn is_ours(seen: &Observed<'_>, namespace: &Namespace) -> bool {
-    made_for(namespace).is_some_and(|key| *key.namespace == *seen.contract && *key.name == *seen.name)
+    contract::made_for(namespace).is_some_and(|key| *key.namespace == *seen.contract && *key.name == *seen.name)
 }

@@ -96,14 +96,8 @@ fn keep(seen: &Observed<'_>, object: &APIServiceNamespace) -> Vec<Write> {
             format!("{:?} cannot be the name of a namespace; delete this object", seen.name),
         );
     }
-    if let Some(limit) = seen.beyond {
-        return refuse(
-            TOO_MANY_NAMESPACES,
-            format!(
-                "this consumer has reached its limit of {limit} namespaces on the provider, which includes namespaces that are \
-                 kept for the objects in them; delete one of them, or ask the provider to raise --max-namespaces-per-contract"
-            ),
-        );
+    if let Some(reached) = &seen.beyond {
+        return refuse(TOO_MANY_NAMESPACES, reached.to_string());
     }
     let name = provider_namespace(seen.contract, object);
     let mut writes: Vec<_> = metadata(seen, object).into_iter().collect();

@@ -14,9 +14,7 @@ use bindery_runtime::{
 use k8s_openapi::api::{core::v1::Namespace, rbac::v1::ClusterRole};
 use kube::{Resource, ResourceExt as _, api::ObjectMeta};
 
-use super::{
-    Context, Running, limit, observed::made_for, pending_requests, plan::TOO_MANY_NAMESPACES, shared, subject,
-};
+use super::{Context, Running, pending_requests, plan::TOO_MANY_NAMESPACES, shared, subject};
 use crate::{contract, state::State, template};
 
 /// Subscribes to everything that an APIServiceNamespace depends on.
@@ -26,7 +24,7 @@ pub(super) fn watch(context: &Context, running: &mut Running, queue: &Queue<Obje
         let is_count = matches!((change.old, change.new), (Some(old), Some(new)) if is_count(old, new));
         (!is_count).then(|| change.key.clone())
     });
-    running.watch(&caches.namespaces, queue, |change| made_for(subject(change)?));
+    running.watch(&caches.namespaces, queue, |change| contract::made_for(subject(change)?));
     let mapped = caches.service_namespaces.clone();
     running.watch(&caches.exports, queue, move |change| {
         // Conditions change often, and nothing here depends on them.
@@ -49,8 +47,13 @@ pub(super) fn watch(context: &Context, running: &mut Running, queue: &Queue<Obje
     let state = context.state.clone();
     running.watch(&caches.namespaces, queue, move |change| {
         let contract = change.old.and_then(|namespace| contract::of(&**namespace));
+        let limits = |namespace: &Arc<Namespace>| state.settings.limits.of_contract(namespace);
         match (contract, change.new) {
             (Some(contract), None) => newly_admitted(&state, contract),
+            // An admin may have raised the limits of the contract.
+            (Some(contract), Some(new)) if change.old.map(limits) != Some(limits(new)) => {
+                newly_admitted(&state, contract)
+            }
             _ => Vec::new(),
         }
     });
@@ -76,7 +79,7 @@ pub(super) fn watch(context: &Context, running: &mut Running, queue: &Queue<Obje
     });
     let namespaces = caches.namespaces.clone();
     running.watch(&context.made.server_bindings, queue, move |change| {
-        made_for(&*namespaces.get("", &change.key.namespace)?)
+        contract::made_for(&*namespaces.get("", &change.key.namespace)?)
     });
     let mapped = caches.service_namespaces.clone();
     running.watch(&context.made.shared, queue, move |change| {
@@ -120,34 +123,27 @@ fn of_contract(mapped: &Cache<APIServiceNamespace>, contract: Option<&str>) -> V
 
 /// The APIServiceNamespaces of a contract that were refused as too many and are within the limit now.
 fn newly_admitted(state: &State, contract: &str) -> Vec<ObjectKey> {
-    let all = state.caches.service_namespaces.list_in(contract);
     let is_refused = |mapped: &APIServiceNamespace| {
         let ready = mapped.condition(READY);
         ready.is_some_and(|ready| ready.reason == TOO_MANY_NAMESPACES)
     };
-    if !all.iter().any(|mapped| is_refused(mapped)) {
-        return Vec::new();
-    }
-    let room = room(state, contract, &all);
-    let admitted = limit::admitted(all, room).into_iter();
-    admitted
+    let limits = state.settings.limits.of(&state.caches, contract);
+    let admitted = state
+        .counts
+        .admitted_namespaces(contract, limits.namespaces)
+        .into_iter();
+    let mapped = admitted.filter_map(|name| state.caches.service_namespaces.get(contract, &name));
+    mapped
         .filter(|mapped| is_refused(mapped))
         .map(|mapped| ObjectKey::of(&*mapped))
         .collect()
-}
-
-/// How many namespaces a contract may have mapped now.
-pub(super) fn room(state: &State, contract: &str, all: &[Arc<APIServiceNamespace>]) -> usize {
-    let of_contract = |namespace: &Namespace| contract::of(namespace) == Some(contract);
-    let namespaces = state.caches.namespaces.list(of_contract);
-    limit::room(state.settings.max_namespaces_per_contract, all, &namespaces)
 }
 
 /// Key of the APIServiceNamespace that a role or role binding belongs to, in a provider namespace or in a shared one.
 fn of_role<K: Resource>(namespaces: &Cache<Namespace>, role: &K) -> Option<ObjectKey> {
     let within = role.meta().namespace.clone().unwrap_or_default();
     match namespaces.get("", &within) {
-        Some(namespace) => made_for(&namespace),
+        Some(namespace) => contract::made_for(&namespace),
         None => Some(ObjectKey::new(contract::of(role)?, within)),
     }
 }

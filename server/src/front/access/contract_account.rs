@@ -13,6 +13,7 @@ use crate::{
         Failure, Outcome,
         auth::{BoundTo, Presented},
     },
+    limits::{LimitName, Limits},
     state::State,
 };
 
@@ -26,6 +27,14 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync + 'static {
 
     /// Refuses the ServiceAccount of a contract that does not exist, and, if a token is given, a token that is revoked.
     fn confirm<'a>(&'a self, contract: &'a str, token: Option<&'a Presented>) -> BoxFuture<'a, Outcome<()>>;
+
+    /// The limits of the account of a contract, or of a principal.
+    fn limits(&self, _contract: Option<&str>) -> Limits {
+        Limits::default()
+    }
+
+    /// Counts a refusal by a limit.
+    fn count_refusal(&self, _name: LimitName) {}
 }
 
 impl Backend for State {
@@ -36,6 +45,15 @@ impl Backend for State {
     fn may_be_contract(&self, namespace: &str) -> bool {
         // The account of a contract that the cache has not seen yet must not count as a principal.
         namespace.starts_with(&self.settings.namespace_prefix) || self.contract(namespace).is_some()
+    }
+
+    fn limits(&self, contract: Option<&str>) -> Limits {
+        let limits = self.settings.limits;
+        contract.map_or(limits, |contract| limits.of(&self.caches, contract))
+    }
+
+    fn count_refusal(&self, name: LimitName) {
+        self.refusals.count(name);
     }
 
     fn confirm<'a>(&'a self, contract: &'a str, token: Option<&'a Presented>) -> BoxFuture<'a, Outcome<()>> {

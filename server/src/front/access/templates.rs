@@ -1,8 +1,7 @@
 //! Access to templates: which ones a caller may bind.
 
-use bindery_api::{names::TemplateName, v1alpha2::GROUP};
+use bindery_api::names::TemplateName;
 use bindery_proto::v1alpha2::ErrorReason;
-use k8s_openapi::api::authorization::v1::ResourceAttributes;
 use serde_json::json;
 
 use crate::front::{
@@ -10,6 +9,7 @@ use crate::front::{
     access::{Grant, Reviews},
     auth::{Caller, Identity},
 };
+use crate::rights::bind_attributes;
 
 /// Number of the caller's groups that a refusal names.
 const GROUPS_SHOWN: usize = 8;
@@ -49,15 +49,8 @@ impl TemplateAccess {
     }
 
     async fn ask(&self, caller: &Caller, template: Option<&str>) -> Outcome<Option<Grant>> {
-        let attributes = ResourceAttributes {
-            group: Some(GROUP.to_owned()),
-            resource: Some("apiserviceexporttemplates".to_owned()),
-            verb: Some("bind".to_owned()),
-            name: template.map(ToOwned::to_owned),
-            ..ResourceAttributes::default()
-        };
         self.reviews
-            .grant(&caller.identity, attributes, "review the right to bind")
+            .grant(&caller.identity, bind_attributes(template), "review the right to bind")
             .await
     }
 }

@@ -30,12 +30,22 @@ impl<K: Hash + Eq + Clone> Permits<K> {
 
     /// A permit of this key, or none if as many are held as there may be.
     pub(crate) fn try_acquire(&self, key: K) -> Option<Permit<K>> {
+        self.try_acquire_of(key, self.max)
+    }
+
+    /// Number of permits of this key that are held.
+    pub(crate) fn held(&self, key: &K) -> usize {
+        self.held.lock().get(key).copied().unwrap_or_default()
+    }
+
+    /// A permit of this key, or none if `max` are held, whatever the number of other keys is.
+    pub(crate) fn try_acquire_of(&self, key: K, max: usize) -> Option<Permit<K>> {
         let mut held = self.held.lock();
-        let count = held.entry(key.clone()).or_default();
-        if *count >= self.max {
+        let count = held.get(&key).copied().unwrap_or_default();
+        if count >= max {
             return None;
         }
-        *count += 1;
+        held.insert(key.clone(), count + 1);
         Some(Permit {
             held: Arc::clone(&self.held),
             key,

@@ -1,10 +1,14 @@
 //! Calls a second by key, such as the address of a peer or the name of a principal.
 
 use std::{
+    collections::HashMap,
     fmt,
     hash::Hash,
     num::NonZeroU32,
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -15,6 +19,8 @@ use governor::{
     middleware::NoOpMiddleware,
     state::keyed::DefaultKeyedStateStore,
 };
+
+use parking_lot::RwLock;
 
 use crate::front::{Failure, Outcome};
 
@@ -58,6 +64,36 @@ impl<K: Hash + Eq + Clone> Rate<K> {
     }
 }
 
+/// Limits the calls a second of callers that may have different limits.
+#[derive(Debug)]
+pub(crate) struct CallerRates<K: Hash + Eq + Clone> {
+    /// By the limit. There are as many as the admin has given contracts different ones.
+    by_limit: RwLock<HashMap<u32, Arc<Rate<K>>>>,
+}
+
+impl<K: Hash + Eq + Clone> CallerRates<K> {
+    /// Knows no caller yet.
+    pub(crate) fn new() -> Self {
+        Self {
+            by_limit: RwLock::default(),
+        }
+    }
+
+    /// Counts one call of a caller that may make `per_second` calls a second and twice as many after a pause, or refuses it with the
+    /// time after which the client may retry.
+    pub(crate) fn check(&self, key: &K, per_second: u32) -> Outcome<()> {
+        let known = self.by_limit.read().get(&per_second).map(Arc::clone);
+        let rate = known.unwrap_or_else(|| {
+            let mut by_limit = self.by_limit.write();
+            let rate = by_limit
+                .entry(per_second)
+                .or_insert_with(|| Arc::new(Rate::new((per_second, per_second.saturating_mul(2)))));
+            Arc::clone(rate)
+        });
+        rate.check(key)
+    }
+}
+
 impl<K: Hash + Eq + Clone> fmt::Debug for Rate<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rate")
@@ -89,6 +125,13 @@ mod tests {
             "{delay:?}"
         );
         assert!(rate.check(&"b").is_ok());
+    }
+
+    #[test]
+    fn each_caller_has_the_limit_that_is_its_own() {
+        let rates = CallerRates::new();
+        let allowed = |key: &'static str, limit| (0..100).filter(|_| rates.check(&key, limit).is_ok()).count();
+        assert_eq!((allowed("a", 2), allowed("b", 5)), (4, 10));
     }
 
     #[test]

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use bindery_api::names::{CLUSTER_BINDING, Uid};
+use bindery_api::names::{CLUSTER_BINDING, KUBE_BINDER, Uid};
 use bindery_proto::v1alpha2::{
     Contract, ErrorReason, GetContractRequest, GetContractResponse, ListContractsRequest, ListContractsResponse,
-    RevokeContractRequest, RevokeContractResponse, ShareContractRequest, ShareContractResponse, UnbindContractRequest,
-    UnbindContractResponse, WatchContractsRequest, WatchContractsResponse, contract_service_server::ContractService,
+    RevokeContractRequest, RevokeContractResponse, ShareContractRequest, ShareContractResponse, TenantLimit,
+    UnbindContractRequest, UnbindContractResponse, WatchContractsRequest, WatchContractsResponse,
+    contract_service_server::ContractService,
 };
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
 use tonic::{Request, Response, Status};
 
-use crate::contract::{identity, is_contract};
 use crate::front::{
     Failure, Front, Outcome,
     access::ContractVerb,
@@ -24,6 +24,10 @@ use crate::front::{
         page::Page,
         validate::{GetContract, ListContracts, RevokeContract},
     },
+};
+use crate::{
+    contract::{identity, is_contract},
+    limits::LimitName,
 };
 
 mod share;
@@ -110,6 +114,7 @@ impl Front {
         Ok(ListContractsResponse {
             contracts: filled.entries,
             next_page_token: filled.next_page_token,
+            caller_limits: self.caller_limits(caller),
         })
     }
 
@@ -142,7 +147,22 @@ impl Front {
         let name = namespace.name_any();
         let caches = &self.state.caches;
         let binding = caches.cluster_bindings.get(&name, CLUSTER_BINDING);
-        contract::contract(namespace, binding.as_deref(), &caches.exports.list_in(&name))
+        let limits = self.state.settings.limits.of_contract(namespace);
+        let used = |limit| match limit {
+            LimitName::Streams => Some(self.streams.open_of(&account_of(&name))),
+            _ => self.state.counts.of_contract(caches, &name, limit),
+        };
+        let limits = contract::limits(&limits, &LimitName::OF_CONTRACT, used);
+        contract::contract(namespace, binding.as_deref(), &caches.exports.list_in(&name), limits)
+    }
+
+    /// The limits of a caller, which is a principal.
+    fn caller_limits(&self, caller: &Caller) -> Vec<TenantLimit> {
+        let used = |limit| match limit {
+            LimitName::Streams => Some(self.streams.open_of(caller.username())),
+            _ => self.state.counts.of_principal(caller.username(), limit),
+        };
+        contract::limits(&self.state.settings.limits, &LimitName::OF_PRINCIPAL, used)
     }
 
     /// Refuses a call that needs all contracts while this replica cannot follow their changes.
@@ -152,6 +172,11 @@ impl Front {
         require_followed("cluster bindings", &caches.cluster_bindings.health())?;
         require_followed("exports", &caches.exports.health())
     }
+}
+
+/// Username of the ServiceAccount of a contract.
+fn account_of(contract: &str) -> String {
+    format!("system:serviceaccount:{contract}:{KUBE_BINDER}")
 }
 
 /// Refuses a call that names a contract by another UID than it has, for the contract was made anew.

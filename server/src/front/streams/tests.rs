@@ -17,6 +17,7 @@ use crate::front::{
     limits::STREAM_AGE_MAX,
     transport::deadline::Deadline,
 };
+use crate::limits::Refusals;
 
 /// A source of numbers by name.
 #[derive(Clone, Default)]
@@ -216,7 +217,7 @@ fn stage_with(authenticators: Authenticators) -> Stage {
     let stop = CancellationToken::new();
     let metrics = Metrics::new(&mut telemetry::registry());
     Stage {
-        streams: Streams::new(authenticators, metrics, stop.clone()),
+        streams: Streams::new(authenticators, metrics, Refusals::default(), stop.clone()),
         hub,
         stop,
         source: Numbers::default(),

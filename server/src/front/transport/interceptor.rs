@@ -11,14 +11,17 @@ use tonic::{Code, Status, body::Body};
 use tower::{Service, ServiceExt as _};
 use tracing::Span;
 
-use crate::principal::Principal;
+use crate::{
+    limits::{LimitName, Limits},
+    principal::Principal,
+};
 
 use crate::front::{
     Failure, Outcome,
     access::{self, Backend, Freshness, Method},
     audit::{AuditedCall, Auditor, CallNote},
     auth::{Authenticators, Caller, Presented},
-    limits::{CALLS_MAX, OPEN_CALL_MAX, PEER_RATE, PRINCIPAL_CALLS_MAX, PRINCIPAL_RATE, Permit, Permits, Rate},
+    limits::{CALLS_MAX, CallerRates, OPEN_CALL_MAX, PEER_RATE, PRINCIPAL_CALLS_MAX, Permit, Permits, Rate},
     transport::{
         REQUEST_ID,
         connection::Peer,
@@ -40,6 +43,8 @@ pub(crate) struct Call {
     pub deadline: Deadline,
     /// What the handler notes of the call, for the audit log.
     pub note: CallNote,
+    /// The limits of the caller.
+    pub limits: Limits,
 }
 
 /// Admits or refuses each call.
@@ -51,7 +56,7 @@ pub(crate) struct Interceptor {
     auditor: Auditor,
     stop: CancellationToken,
     peers: Rate<IpAddr>,
-    principals: Rate<Principal>,
+    principals: CallerRates<Principal>,
     calls_of_principal: Permits<Principal>,
     calls: Semaphore,
     open_calls: OpenCalls,
@@ -67,6 +72,7 @@ impl Call {
             token,
             deadline,
             note: CallNote::default(),
+            limits: Limits::default(),
         }
     }
 
@@ -112,7 +118,7 @@ impl Interceptor {
             auditor,
             stop,
             peers: Rate::new(PEER_RATE),
-            principals: Rate::new(PRINCIPAL_RATE),
+            principals: CallerRates::new(),
             calls_of_principal: Permits::new(PRINCIPAL_CALLS_MAX),
             calls: Semaphore::new(CALLS_MAX),
             open_calls: OpenCalls::new(),
@@ -188,7 +194,8 @@ impl Interceptor {
             return Err(Failure::new(ErrorReason::FeatureOff, "this server has no such method")
                 .with("method", request.uri().path()));
         };
-        let _permit_of_principal = self.admit(method, call.caller()?)?;
+        call.limits = self.backend.limits(call.caller()?.contract());
+        let _permit_of_principal = self.admit(method, call.caller()?, &call.limits)?;
         let _permit = self.calls.try_acquire().map_err(|_| {
             let text = "the server answers as many calls as it can; try again";
             Failure::new(ErrorReason::Overloaded, text)
@@ -204,10 +211,19 @@ impl Interceptor {
     }
 
     /// Refuses a caller whose kind may not call the method, or who calls too often.
-    fn admit(&self, method: &Method, caller: &Caller) -> Outcome<Permit<Principal>> {
+    fn admit(&self, method: &Method, caller: &Caller, limits: &Limits) -> Outcome<Permit<Principal>> {
         method.admit(caller)?;
         let principal = caller.principal();
-        self.principals.check(&principal)?;
+        self.principals
+            .check(&principal, limits.calls_per_second)
+            .map_err(|refused| {
+                let reached = limits.reached(LimitName::CallsPerSecond, caller.contract());
+                self.backend.count_refusal(reached.name);
+                refused
+                    .saying(reached.to_string())
+                    .with("limit", reached.name.as_str())
+                    .with("max", reached.limit.to_string())
+            })?;
         self.calls_of_principal.try_acquire(principal).ok_or_else(|| {
             let text = "too many calls at once; wait for some to be answered";
             Failure::new(ErrorReason::RateLimited, text)

@@ -10,7 +10,7 @@ use bindery_runtime::errors;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, FieldViolation, PreconditionViolation, StatusExt as _};
 
-use crate::writes::WriteError;
+use crate::{limits::LimitReached, writes::WriteError};
 
 /// When the client may retry, if nothing better is known.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -119,6 +119,20 @@ impl Failure {
     pub(crate) fn with(mut self, key: &str, value: impl Into<String>) -> Self {
         self.0.metadata.insert(key.to_owned(), value.into());
         self
+    }
+
+    /// Replaces the message.
+    #[must_use]
+    pub(crate) fn saying(mut self, message: impl Into<String>) -> Self {
+        self.0.message = fit(message.into());
+        self
+    }
+
+    /// The failure of a call because a contract or a principal has as much of something as it may.
+    pub(crate) fn of_limit(reached: &LimitReached) -> Self {
+        Self::new(ErrorReason::LimitReached, reached.to_string())
+            .with("limit", reached.name.as_str())
+            .with("max", reached.limit.to_string())
     }
 
     /// Sets the time after which the client may retry.

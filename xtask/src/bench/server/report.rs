@@ -16,12 +16,18 @@ const RESTART_RATIO: f64 = 3.0;
 /// While strangers attack the port, a renewal or a change may take at most this many times as long as without them (p99).
 const ATTACK_RATIO: f64 = 2.0;
 
+/// While another tenant has a crowd in the queues, a bind may take at most this many times as long as without it (p99).
+const CROWD_RATIO: f64 = 2.0;
+
 /// With fewer agents or changes, bars are not checked: even a bad server would meet them.
 const AGENTS: u32 = 5000;
 const CHANGES: usize = 500;
 /// With fewer renewals, or strangers from fewer addresses, the attack is not judged.
 const RENEWALS: usize = 200;
 const STRANGERS: u8 = 64;
+/// With fewer objects in the queues, or fewer binds, the crowd is not judged.
+const CROWD: u32 = 100_000;
+const CROWD_BINDS: usize = 100;
 
 /// The result of the benchmark.
 #[derive(Debug, Serialize)]
@@ -62,6 +68,16 @@ pub(super) struct Row {
     pub(super) memory: Memory,
     /// The server's requests to the API server in the phase.
     pub(super) asked: Option<Counted>,
+}
+
+/// How much took part in the benchmark.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes {
+    pub(super) agents: u32,
+    /// Addresses from which the port was attacked.
+    pub(super) strangers: u8,
+    /// Objects of one tenant in the queues.
+    pub(super) crowd: u32,
 }
 
 /// Measurements that belong to no single phase.
@@ -149,12 +165,7 @@ impl Row {
 // === impl Report ===
 
 impl Report {
-    pub(super) fn new(
-        settings: serde_json::Value,
-        (agents, strangers): (u32, u8),
-        rows: Vec<Row>,
-        settled: &Settled,
-    ) -> Self {
+    pub(super) fn new(settings: serde_json::Value, sizes: Sizes, rows: Vec<Row>, settled: &Settled) -> Self {
         let mut report = Self {
             bench: "server",
             settings,
@@ -163,11 +174,12 @@ impl Report {
             missed: Vec::new(),
             not_judged: Vec::new(),
         };
-        report.judge((agents, strangers), settled);
+        report.judge(sizes, settled);
         report
     }
 
-    fn judge(&mut self, (agents, strangers): (u32, u8), settled: &Settled) {
+    fn judge(&mut self, sizes: Sizes, settled: &Settled) {
+        let agents = sizes.agents;
         let wanted = agents as usize;
         let held = settled.streams;
         self.bar(held == wanted, format!("{held} streams are held, of {wanted} agents"));
@@ -200,7 +212,8 @@ impl Report {
             "after a restart all are served within {ratio:.2} times the time to connect; {RESTART_RATIO} are wanted"
         );
         self.bar_of(agents >= AGENTS, ratio <= RESTART_RATIO, text);
-        self.judge_attack(strangers);
+        self.judge_attack(sizes.strangers);
+        self.judge_crowd(sizes.crowd);
         let writes = (settled.at_rest.writes, settled.after.writes);
         let text = format!(
             "at rest the server writes nothing but its Lease ({} writes), nor after a restart ({})",
@@ -256,6 +269,26 @@ impl Report {
             self.bar_of(is_enough, opened > 0 && ratio <= ATTACK_RATIO, text);
         }
         self.notes.push(format!("the strangers opened {opened} connections"));
+    }
+
+    /// Judges what a tenant notices of another one that has a crowd in the queues.
+    fn judge_crowd(&mut self, crowd: u32) {
+        let (idle, crowded) = (self.row("bind idle"), self.row("bind crowded"));
+        let p99 = |row: Option<&Row>| row.and_then(|row| row.percentiles).map_or(f64::INFINITY, |all| all[2]);
+        let (idle_ms, crowded_ms) = (p99(idle), p99(crowded));
+        let ratio = if idle_ms.is_finite() {
+            crowded_ms / idle_ms
+        } else {
+            f64::INFINITY
+        };
+        let count = |row: Option<&Row>| row.and_then(|row| row.count);
+        let binds = count(idle).min(count(crowded));
+        let text = format!(
+            "with {crowd} objects of another tenant in the queues a bind takes {crowded_ms:.1} ms, without them {idle_ms:.1} ms (p99): \
+             {ratio:.2} times; {CROWD_RATIO} are wanted"
+        );
+        let is_enough = crowd >= CROWD && binds.is_none_or(|count| count >= CROWD_BINDS);
+        self.bar_of(is_enough, ratio <= CROWD_RATIO, text);
     }
 
     fn row(&self, phase: &str) -> Option<&Row> {
@@ -331,7 +364,7 @@ mod tests {
         }
     }
 
-    fn rows([mib, p99, all, restart, renewal, delay]: [f64; 6]) -> Vec<Row> {
+    fn rows([mib, p99, all, restart, renewal, delay, bind]: [f64; 7]) -> Vec<Row> {
         vec![
             row("no contract", 0.0, 0.0, 0.0, 10.0),
             row("connect", 1.0, 1.0, 0.0, 100.0),
@@ -342,6 +375,8 @@ mod tests {
             attack("attacked", delay, renewal, 8192),
             row("restart", restart, 1.0, 0.0, 100.0),
             row("restarted", 0.0, 0.0, 0.0, mib),
+            row("bind idle", 1.0, 1.0, 1.0, 100.0),
+            row("bind crowded", 1.0, 1.0, bind, 100.0),
         ]
     }
 
@@ -364,10 +399,18 @@ mod tests {
         assert!(report.missed.len() == 1 && missed.contains(word), "{missed}");
     }
 
-    const GOOD: [f64; 6] = [400.0, 3.0, 1.3, 3.0, 2.0, 2.0];
+    const GOOD: [f64; 7] = [400.0, 3.0, 1.3, 3.0, 2.0, 2.0, 2.0];
+
+    const fn sizes(agents: u32, strangers: u8) -> Sizes {
+        Sizes {
+            agents,
+            strangers,
+            crowd: CROWD,
+        }
+    }
 
     fn report(agents: u32, rows: Vec<Row>, settled: &Settled) -> Report {
-        Report::new(serde_json::Value::Null, (agents, STRANGERS), rows, settled)
+        Report::new(serde_json::Value::Null, sizes(agents, STRANGERS), rows, settled)
     }
 
     #[test]
@@ -384,6 +427,7 @@ mod tests {
             ("restart", Some("restart")),
             ("a renewal takes", None),
             ("a change arrives after", None),
+            ("another tenant", Some("bind crowded")),
         ];
         for (index, (word, phase)) in bars.into_iter().enumerate() {
             let mut bad = GOOD;
@@ -406,14 +450,14 @@ mod tests {
             no_attack.extend(other);
             assert_eq!(report(5000, no_attack, &good).missed.len(), 2);
         }
-        let few = Report::new(serde_json::Value::Null, (5000, STRANGERS - 1), rows(GOOD), &good);
+        let few = Report::new(serde_json::Value::Null, sizes(5000, STRANGERS - 1), rows(GOOD), &good);
         assert_eq!((few.missed.len(), few.not_judged.len()), (0, 2));
     }
 
     #[test]
     fn too_little_is_not_judged() {
-        let [mib, change, all, restart, renewal, delay] = GOOD;
-        let bad = [mib + 1.0, change + 1.0, all + 1.0, restart + 1.0, renewal, delay];
+        let [mib, change, all, restart, renewal, delay, bind] = GOOD;
+        let bad = [mib + 1.0, change + 1.0, all + 1.0, restart + 1.0, renewal, delay, bind];
         let report = report(200, rows(bad), &settled(200, 0, 1));
         assert_eq!(
             report.missed(),

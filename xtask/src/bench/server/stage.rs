@@ -80,8 +80,13 @@ impl Stage {
 
     /// As [`Stage::order`], and measures processor time, memory and requests of the server.
     pub(super) async fn phase(&mut self, name: &str, order: &Order) -> Result<Row> {
-        eprintln!("==> {name}");
         quiet(&self.provider.plane).await?;
+        self.unquiet_phase(name, order).await
+    }
+
+    /// As [`Stage::phase`], without waiting until nothing else happens.
+    pub(super) async fn unquiet_phase(&mut self, name: &str, order: &Order) -> Result<Row> {
+        eprintln!("==> {name}");
         let before = self.cpu()?;
         let answer = self.order(order).await?;
         let after = self.cpu()?;

@@ -110,6 +110,7 @@ impl World {
             identity: "cluster-a",
             pretty_name: "Ranch",
             owner: &Principal::named("jane"),
+            owner_groups: &[],
             template: "cowboys",
         });
         plan(&Observed {

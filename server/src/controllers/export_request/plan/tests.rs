@@ -18,12 +18,14 @@ struct World {
     offers: Vec<Offer>,
     schemas: Vec<Arc<BoundSchema>>,
     mapped: Vec<Arc<APIServiceNamespace>>,
+    reached: Option<LimitReached>,
 }
 
 fn offer(template: APIServiceExportTemplate, definitions: &Offered) -> Offer {
     Offer {
         verdict: template::assess(&template, definitions, &settings()),
         template: Arc::new(template),
+        may_bind: true,
     }
 }
 
@@ -60,6 +62,7 @@ impl World {
             offers,
             schemas: Vec::new(),
             mapped: Vec::new(),
+            reached: None,
         }
     }
 
@@ -68,6 +71,7 @@ impl World {
             request: &self.request,
             export: self.export.as_ref(),
             offers: &self.offers,
+            reached: self.reached.as_ref(),
             schemas: &self.schemas,
             mapped: &self.mapped,
             now: Timestamp::UNIX_EPOCH,
@@ -116,6 +120,33 @@ fn what_no_granted_template_offers_is_refused_for_good() {
     let marks = world.request.annotations_mut();
     marks.insert(annotations::TEMPLATE.to_owned(), "cowboys".to_owned());
     world.check_said(Phase::Failed, "TemplateNotGranted");
+}
+
+#[test]
+fn an_export_is_made_anew_only_while_its_owner_may_bind_the_template() {
+    let mut world = World::new(&cowboys(), vec![offer(cowboys(), &offered())]);
+    world.offers[0].may_bind = false;
+    world.check_said(Phase::Failed, "TemplateBindDenied");
+    // Of two templates alike the one that may be bound is taken, whatever the request names.
+    let twins = ["a", "b"].map(|name| offer(template(name, &["cowboys"]), &offered()));
+    let mut world = World::new(&cowboys(), twins.into_iter().collect());
+    world.offers[0].may_bind = false;
+    let marks = world.request.annotations_mut();
+    marks.insert(annotations::TEMPLATE.to_owned(), "a".to_owned());
+    assert_eq!(
+        world.with_export().export.unwrap().annotations()[annotations::TEMPLATE],
+        "b"
+    );
+}
+
+#[test]
+fn an_export_beyond_the_limit_waits_until_there_is_room() {
+    let mut world = World::new(&cowboys(), vec![offer(cowboys(), &offered())]);
+    let limits = crate::limits::Limits::default();
+    world.reached = Some(limits.reached(crate::limits::LimitName::Exports, Some("kube-bind-a")));
+    world.check_said(Phase::Pending, "LimitReached");
+    world.reached = None;
+    assert!(only(&world.plan()).created::<APIServiceExport>().is_some());
 }
 
 #[test]

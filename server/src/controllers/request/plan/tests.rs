@@ -34,6 +34,7 @@ struct World {
     caller: &'static str,
     secret: Option<LocalSecretKeyRef>,
     fulfilled: bool,
+    reached: Option<LimitReached>,
 }
 
 fn at(second: i64) -> Timestamp {
@@ -68,6 +69,7 @@ impl World {
             caller: "jane",
             secret: None,
             fulfilled: false,
+            reached: None,
         }
     }
 
@@ -112,6 +114,8 @@ impl World {
             request: &self.request,
             principal: Principal::named(self.caller),
             groups: Vec::new(),
+            caller_groups: Vec::new(),
+            reached: self.reached.clone(),
             secret: self.secret.clone(),
             offer: self.offer.clone(),
             located: contract::locate(&self.namespaces, "kube-bind-", IDENTITY),
@@ -507,4 +511,19 @@ fn a_lost_response_is_written_again_for_the_owner_of_what_is_bound() {
         },
         "unanswered ExportNotFound",
     );
+}
+
+#[test]
+fn a_limit_refuses_a_call_and_has_a_resource_wait() {
+    let mut world = World::new();
+    let limits = crate::limits::Limits::default();
+    world.reached = Some(limits.reached(crate::limits::LimitName::Contracts, None));
+    world.check(&["failed LimitReached"]);
+    world.secret = Some(LocalSecretKeyRef {
+        name: "riders".to_owned(),
+        key: "kubeconfig".to_owned(),
+    });
+    world.check(&["pending LimitReached"]);
+    world.reached = None;
+    assert!(!world.writes().is_empty());
 }

@@ -16,6 +16,7 @@ use k8s_openapi::{
 use serde_json::Value;
 
 use super::*;
+use crate::limits::{LimitName, LimitReached};
 use crate::{
     controllers::service_namespace::{
         apply::is_about,
@@ -50,7 +51,7 @@ pub(in super::super) struct World {
     pub(in super::super) shared_bindings: Vec<Arc<RoleBinding>>,
     pub(in super::super) proved: Vec<String>,
     pub(in super::super) reserved: Option<String>,
-    beyond: Option<usize>,
+    beyond: Option<LimitReached>,
 }
 
 pub(in super::super) fn export(name: &str, deleting: bool) -> Arc<APIServiceExport> {
@@ -172,7 +173,7 @@ impl World {
                 proved: &self.proved,
                 reserved: self.reserved.clone(),
             },
-            beyond: self.beyond,
+            beyond: self.beyond.clone(),
             server: &server(),
             now: Timestamp::UNIX_EPOCH,
         })
@@ -607,7 +608,11 @@ fn an_assigned_namespace_is_never_another() {
 #[test]
 fn beyond_the_limit_nothing_is_made() {
     let mut world = World::new();
-    world.beyond = Some(3);
+    world.beyond = Some(LimitReached {
+        name: LimitName::Namespaces,
+        limit: 3,
+        contract: Some("kube-bind-a".to_owned()),
+    });
     world.check(&["TooManyNamespaces"]);
     world.take_over();
     world.check(&[]);

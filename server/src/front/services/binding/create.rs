@@ -23,7 +23,7 @@ use crate::front::services::binding::RequestKey;
 use crate::{
     actions,
     audit::Decision,
-    contract::{self, Located, sharing},
+    contract::{self, Located, grants::recorded_groups, sharing},
     credentials,
     front::{
         Failure, Front, Outcome,
@@ -34,7 +34,8 @@ use crate::{
             validate::{self, BindRequest, CreateRequest},
         },
     },
-    request::{self as requests, principal_groups},
+    limits::LimitName,
+    request::{self as requests, caller_groups, principal_groups},
     rights::RightsError,
     template::{self, ExportPlan},
     writes::Write,
@@ -53,6 +54,8 @@ pub(super) struct Checked {
     pub(super) located: Located,
     /// The caller's groups that own the contract.
     groups: Vec<String>,
+    /// The caller's groups, by which it may have the right to bind.
+    caller_groups: Vec<String>,
 }
 
 /// What to do about a request that exists already.
@@ -109,12 +112,46 @@ impl Front {
         plan.fits(bound.iter().map(AsRef::as_ref))
             .map_err(|refusal| of_template(template, &refusal))?;
         self.refuse_other_export(&key, &located.name, template)?;
+        self.require_room(&key, &located)?;
         Ok(Checked {
             key,
             spec,
             plan,
             located,
             groups,
+            caller_groups: recorded_groups(&caller.identity.groups),
+        })
+    }
+
+    /// Refuses a request for which its caller, or the contract, would need more than a limit allows.
+    fn require_room(&self, key: &RequestKey, located: &Located) -> Outcome<()> {
+        let state = &self.state;
+        let (limits, author) = (&state.settings.limits, &key.principal.username);
+        let is_known = || {
+            state
+                .caches
+                .requests
+                .get(&state.settings.namespace, &key.object)
+                .is_some()
+        };
+        let checked = match &located.namespace {
+            None => limits.check(LimitName::Contracts, state.counts.contracts(author), None),
+            Some(_) if state.caches.exports.get(&located.name, &key.name).is_some() => Ok(()),
+            Some(contract) => {
+                let exports = state.caches.exports.list_in(&located.name).len();
+                let limits = limits.of_contract(contract);
+                limits.check(LimitName::Exports, exports, Some(&located.name))
+            }
+        };
+        let checked = checked.and_then(|()| {
+            if is_known() {
+                return Ok(());
+            }
+            limits.check(LimitName::Requests, state.counts.requests(author), None)
+        });
+        checked.map_err(|reached| {
+            state.refusals.count(reached.name);
+            Failure::of_limit(&reached)
         })
     }
 
@@ -218,13 +255,19 @@ impl Front {
 
     /// Makes the request, or takes up the one that exists.
     async fn begin(&self, checked: &Checked) -> Outcome<Arc<api::BindableResourcesRequest>> {
-        let Checked { key, spec, groups, .. } = checked;
+        let Checked {
+            key,
+            spec,
+            groups,
+            caller_groups,
+            ..
+        } = checked;
         let mut known = self.request_of_anybody(key).await?;
         for _ in 0..ROUNDS {
             let Some(existing) = known else {
                 match self
                     .requests()
-                    .create(&PostParams::default(), &self.object(key, spec, groups))
+                    .create(&PostParams::default(), &self.object(checked))
                     .await
                 {
                     Ok(created) => {
@@ -241,7 +284,7 @@ impl Front {
             if !self.is_of(&existing, &key.principal) {
                 return Err(name_taken(key, "author"));
             }
-            let existing = self.record_groups(existing, groups).await?;
+            let existing = self.record_groups(existing, groups, caller_groups).await?;
             match decide(&existing, spec, || actions::needs_rerun(&self.state, &existing))
                 .map_err(|field| name_taken(key, field))?
             {
@@ -264,12 +307,16 @@ impl Front {
         &self,
         existing: Arc<api::BindableResourcesRequest>,
         groups: &[String],
+        of_caller: &[String],
     ) -> Outcome<Arc<api::BindableResourcesRequest>> {
-        if principal_groups(&existing, &self.state.settings.namespace) == groups {
+        let home = &self.state.settings.namespace;
+        if principal_groups(&existing, home) == groups && caller_groups(&existing, home) == of_caller {
             return Ok(existing);
         }
-        let recorded = (!groups.is_empty()).then(|| json!(groups).to_string());
-        let annotation = json!({ annotations::PRINCIPAL_GROUPS: recorded });
+        let annotation = json!({
+            annotations::PRINCIPAL_GROUPS: as_annotation(groups),
+            annotations::CALLER_GROUPS: as_annotation(of_caller),
+        });
         let write = Write::annotate("the caller's groups changed", &*existing, &annotation).of_any_version();
         let written = write.apply_as(&self.state.clients.write).await;
         written
@@ -291,19 +338,19 @@ impl Front {
         deleted.map_err(|error| Failure::of_write("restart the failed request", &error))
     }
 
-    fn object(
-        &self,
-        key: &RequestKey,
-        spec: &api::BindableResourcesRequestSpec,
-        groups: &[String],
-    ) -> api::BindableResourcesRequest {
+    fn object(&self, checked: &Checked) -> api::BindableResourcesRequest {
+        let Checked {
+            key,
+            spec,
+            groups,
+            caller_groups,
+            ..
+        } = checked;
         let annotations = [
             (annotations::REQUEST_NAME, Some(key.name.to_string())),
             (annotations::PRINCIPAL, Some(key.principal.to_json())),
-            (
-                annotations::PRINCIPAL_GROUPS,
-                (!groups.is_empty()).then(|| json!(groups).to_string()),
-            ),
+            (annotations::PRINCIPAL_GROUPS, as_annotation(groups)),
+            (annotations::CALLER_GROUPS, as_annotation(caller_groups)),
         ];
         let annotations = annotations
             .into_iter()
@@ -341,6 +388,11 @@ impl Front {
         let shown = requests.get_key(&key).filter(|shown| is_newer(shown));
         Ok(shown.unwrap_or_else(|| Arc::clone(begun)))
     }
+}
+
+/// Groups as an annotation has them; none if there are none.
+fn as_annotation(groups: &[String]) -> Option<String> {
+    (!groups.is_empty()).then(|| json!(groups).to_string())
 }
 
 /// The answer to a create that only validates.

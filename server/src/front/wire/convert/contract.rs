@@ -10,6 +10,7 @@ use kube::ResourceExt as _;
 use crate::{
     contract::{self, sharing},
     front::wire::convert::{condition::conditions, meta},
+    limits::{LimitName, Limits},
     principal::Principal,
 };
 
@@ -18,6 +19,7 @@ pub(crate) fn contract(
     namespace: &Namespace,
     binding: Option<&api::ClusterBinding>,
     exports: &[Arc<api::APIServiceExport>],
+    limits: Vec<proto::TenantLimit>,
 ) -> proto::Contract {
     let pretty_name = namespace.annotations().get(annotations::CLUSTER_PRETTY_NAME);
     let mut exports: Vec<_> = exports.iter().map(|export| bound(export)).collect();
@@ -31,7 +33,7 @@ pub(crate) fn contract(
         cluster_pretty_name: pretty_name.cloned().unwrap_or_default(),
         owners: contract::owners(namespace).into_iter().map(owner).collect(),
         owner_groups: sharing::owner_groups(namespace).into_iter().collect(),
-        granted_templates: contract::granted_templates(namespace),
+        granted_templates: contract::grants::granted_templates(namespace),
         exports,
         konnector: binding.and_then(|binding| konnector(binding.status.as_ref()?)),
         conditions: binding.map_or_else(Vec::new, |binding| conditions(binding.conditions())),
@@ -41,7 +43,24 @@ pub(crate) fn contract(
                 time: Some(meta::timestamp(revocation.time)),
                 reason: revocation.reason.unwrap_or_default(),
             }),
+        limits,
     }
+}
+
+/// The limits of these names, each with how much of it is used, if that is known.
+pub(crate) fn limits(
+    limits: &Limits,
+    names: &[LimitName],
+    used: impl Fn(LimitName) -> Option<usize>,
+) -> Vec<proto::TenantLimit> {
+    let names = names.iter().copied();
+    names
+        .map(|name| proto::TenantLimit {
+            name: name.as_str().to_owned(),
+            limit: i64::from(limits.get(name)),
+            used: used(name).map(|used| i64::try_from(used).unwrap_or(i64::MAX)),
+        })
+        .collect()
 }
 
 fn owner(owner: Principal) -> proto::ContractOwner {
@@ -120,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_contract_that_nothing_uses_yet_is_shown() {
-        let shown = contract(&namespace(), None, &[]);
+        let shown = contract(&namespace(), None, &[], Vec::new());
         assert_eq!((&*shown.name, &*shown.cluster_identity), ("kube-bind-a", "cluster-a"));
         assert_eq!(shown.owner_groups, ["ranchers", "sheriffs"]);
         let owner = |owner: &proto::ContractOwner| {
@@ -154,7 +173,12 @@ mod tests {
                 },
             }))
         };
-        let shown = contract(&namespace(), Some(&binding), &[export("west"), export("east")]);
+        let shown = contract(
+            &namespace(),
+            Some(&binding),
+            &[export("west"), export("east")],
+            Vec::new(),
+        );
         let names: Vec<_> = shown.exports.iter().map(|export| &*export.name).collect();
         assert_eq!(names, ["east", "west"]);
         assert_eq!(

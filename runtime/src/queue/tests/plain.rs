@@ -1,4 +1,10 @@
-use super::*;
+use tokio::time::Instant;
+
+use crate::{
+    backoff::Backoff,
+    queue::{Priority, Queue, Work},
+};
+use std::time::Duration;
 
 async fn next(queue: &Queue<&'static str>) -> Work<&'static str> {
     tokio::time::timeout(Duration::from_hours(1), queue.next())
@@ -152,7 +158,11 @@ async fn keys_that_change_priority_leave_no_entries_behind() {
     }
     assert!(queue.is_idle());
     let state = queue.shared.state.lock();
-    assert!(state.live.entries.is_empty() && state.backlog.entries.is_empty());
+    assert!(
+        [&state.live, &state.backlog]
+            .into_iter()
+            .all(|lane| lane.tenants.values().all(|fifo| fifo.entries.is_empty()))
+    );
 }
 
 #[tokio::test(start_paused = true)]
