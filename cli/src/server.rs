@@ -11,7 +11,8 @@ macro_rules! server {
 }
 
 /// The files, in the order of their names, as kubectl applies them.
-const FILES: [(&str, &str); 11] = [
+const FILES: [(&str, &str); 12] = [
+    server!("account-policy.yaml"),
     server!("binder-role.yaml"),
     server!("claims-role.yaml"),
     server!("cluster-info.yaml"),

@@ -31,6 +31,12 @@ pub const NAME: &str = "kube-bind-binder";
 /// of what the policy forbids, so that an older policy proves nothing.
 pub const ANSWER: &str = "policy.probe is refused by kube-bind-binder, revision 4";
 
+/// Name of the policy on the server's own account, `deploy/server/account-policy.yaml`, and of its binding.
+pub const SERVER_NAME: &str = "kube-bind-server";
+/// The message with which the policy on the server's account denies it a Role named [`names::POLICY_PROBE`]. Its revision is raised with
+/// every change of what the policy forbids.
+pub const SERVER_ANSWER: &str = "policy.probe is refused by kube-bind-server, revision 1";
+
 /// The shortest lifetime that the API server grants, in seconds. The token never leaves this process.
 const TOKEN_SECONDS: i64 = 600;
 

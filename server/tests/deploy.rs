@@ -217,6 +217,49 @@ fn the_policy_on_requests_is_the_one_that_the_server_proves() {
     assert_eq!(accounts[0]["metadata"]["namespace"], names::KUBE_BIND_NAMESPACE);
 }
 
+/// kubectl and `kubectl bind deploy` apply files in the order of their names: what limits an account comes before its rights.
+#[test]
+fn what_limits_an_account_is_applied_first() {
+    for folder in ["server", "konnector"] {
+        let files = std::fs::read_dir(deploy().join(folder)).unwrap();
+        let mut files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+        files.sort();
+        assert_eq!(files[0].file_name().unwrap(), "account-policy.yaml", "{folder}");
+    }
+}
+
+/// The policy on the server's account knows the names that the server gives, and those of its own definitions.
+#[test]
+fn the_policy_on_the_account_knows_what_the_server_makes() {
+    let policy = policy(
+        bindery_server::policy::SERVER_NAME,
+        bindery_server::policy::SERVER_ANSWER,
+    );
+    let text = serde_json::to_string(&policy).unwrap();
+    let account = format!("'system:serviceaccount:{}:bindery-server'", names::KUBE_BIND_NAMESPACE);
+    let words = [
+        account,
+        format!("'{}'", labels::CONTRACT),
+        format!("'{}'", labels::EXPORT),
+        format!("'{}'", labels::SHARED),
+        format!("'{}'", annotations::CLUSTER_NAMESPACE),
+        format!("'{}'", annotations::REQUEST),
+        format!("startsWith('{}')", names::NAMESPACE_PREFIX),
+        format!("'ClusterRole/{}'", rbac::SERVER_CONTRACT_ROLE),
+        format!("'ClusterRole/{}'", claims::SERVER_ROLE),
+        format!("'ClusterRole/{}'", view::VIEW_ROLE),
+        format!("'{}'", view::VIEW_BINDING),
+    ];
+    let roles = CORE_PLURALS.map(|resource| format!("'ClusterRole/{}'", claims::core_role(resource)));
+    let definitions = bindery_api::crds::for_provider();
+    let definitions = definitions
+        .iter()
+        .map(|definition| format!("'{}'", definition.metadata.name.clone().unwrap()));
+    for said in words.into_iter().chain(roles).chain(definitions) {
+        assert!(text.contains(&said), "{said}");
+    }
+}
+
 /// The server reads a response by its name alone, and no Secret that it would have to look for.
 #[test]
 fn responses_are_written_by_name() {

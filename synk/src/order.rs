@@ -4,10 +4,12 @@ use crate::object::{Gvk, ObjectRef};
 
 /// Phase of CRDs, before everything, because other objects may be of the kinds that they define.
 const DEFINITIONS: u16 = 0;
+/// Phase of admission policies and their bindings, before rights and programs that they limit.
+const POLICIES: u16 = 4;
 /// Phase of all objects that no other object is known to depend on.
 const REST: u16 = 999;
 
-/// Returns the sort key for applying objects: CRDs first, then what other objects live in or run as, then the rest.
+/// Returns the sort key for applying objects: CRDs first, then what other objects live in or run as, admission policies, and the rest.
 pub fn key(object: &ObjectRef) -> impl Ord + use<> {
     (phase(object), object.clone())
 }
@@ -15,10 +17,10 @@ pub fn key(object: &ObjectRef) -> impl Ord + use<> {
 /// Returns the phase in which an object is applied. Phases run in ascending order; the objects of one phase are applied
 /// concurrently.
 pub fn phase(object: &ObjectRef) -> u16 {
-    if object.gvk.is_crd() {
-        DEFINITIONS
-    } else {
-        priority(&object.gvk)
+    match (object.gvk.group.as_str(), object.gvk.kind.as_str()) {
+        _ if object.gvk.is_crd() => DEFINITIONS,
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy" | "ValidatingAdmissionPolicyBinding") => POLICIES,
+        _ => priority(&object.gvk),
     }
 }
 
@@ -62,6 +64,18 @@ mod tests {
             object("v1", "Namespace", None, "z"),
             object("v1", "ServiceAccount", Some("a"), "z"),
             object("v1", "Secret", Some("a"), "z"),
+            object(
+                "admissionregistration.k8s.io/v1",
+                "ValidatingAdmissionPolicy",
+                None,
+                "z",
+            ),
+            object(
+                "admissionregistration.k8s.io/v1",
+                "ValidatingAdmissionPolicyBinding",
+                None,
+                "z",
+            ),
             object("v1", "ConfigMap", Some("a"), "b"),
             object("v1", "ConfigMap", Some("b"), "a"),
             object("apps/v1", "Deployment", Some("a"), "a"),
@@ -72,9 +86,12 @@ mod tests {
         shuffled.sort_by_key(key);
         assert_eq!(shuffled, sorted);
         let sizes: Vec<_> = phases(&sorted, |object| object).map(<[_]>::len).collect();
-        assert_eq!(sizes, [1, 1, 1, 1, 4]);
+        assert_eq!(sizes, [1, 1, 1, 1, 2, 4]);
         shuffled.sort_by_key(wire_key);
-        assert_eq!(shuffled[3], sorted[4], "a set lists definitions among the rest");
+        assert_eq!(
+            shuffled[3], sorted[6],
+            "a set lists definitions and policies among the rest"
+        );
     }
 
     fn any_object() -> impl Strategy<Value = ObjectRef> {

@@ -151,11 +151,11 @@ checks! {
         looks "Checks whether the server's ServiceAccount has every right that the shipped roles give. Rights that offers need are reported by the templates."
         mend "Apply the manifests of `deploy/server` of the server's release again."
     ServerPolicy "server-policy" Provider
-        looks "Checks whether the ValidatingAdmissionPolicies that limit consumers, and those who request bindings, exist and are those of this release."
-        mend "Apply `deploy/server/policy.yaml` and `deploy/server/requests-policy.yaml`."
+        looks "Checks whether the ValidatingAdmissionPolicies that limit consumers, those who request bindings, and the server's account, exist and are those of this release."
+        mend "Apply `deploy/server/policy.yaml`, `deploy/server/requests-policy.yaml` and `deploy/server/account-policy.yaml`."
     ServerPolicyBinding "server-policy-binding" Provider
         looks "Checks whether each of these policies is bound with action Deny."
-        mend "Apply `deploy/server/policy.yaml` and `deploy/server/requests-policy.yaml`."
+        mend "Apply `deploy/server/policy.yaml`, `deploy/server/requests-policy.yaml` and `deploy/server/account-policy.yaml`."
     ServerPolicyInForce "server-policy-in-force" Provider
         looks "Checks whether each of these policies denies its probe, an object named `policy.probe` that is created as a dry run."
         mend "Wait a few seconds after a change of the policy; then apply it again."

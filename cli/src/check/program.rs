@@ -125,7 +125,9 @@ pub(super) fn server(provider: &ProviderFacts, facts: &Facts, found: &mut Findin
             present: Check::ServerPolicy,
             bound: Check::ServerPolicyBinding,
             in_force: Check::ServerPolicyInForce,
-            mend: &apply("-f deploy/server/policy.yaml -f deploy/server/requests-policy.yaml"),
+            mend: &apply(
+                "-f deploy/server/policy.yaml -f deploy/server/requests-policy.yaml -f deploy/server/account-policy.yaml",
+            ),
             other_release: other_release.as_deref(),
             probe_right: "impersonate ServiceAccounts, and create bindableresourcesrequests",
         },

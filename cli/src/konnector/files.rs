@@ -11,7 +11,8 @@ macro_rules! konnector {
 }
 
 /// The files that are always applied, in their order.
-pub(super) const ALWAYS: [(&str, &str); 4] = [
+pub(super) const ALWAYS: [(&str, &str); 5] = [
+    konnector!("account-policy.yaml"),
     konnector!("namespace.yaml"),
     konnector!("own-namespace.yaml"),
     konnector!("policy.yaml"),

@@ -59,10 +59,11 @@ fn files_are_applied_in_the_order_of_their_names_as_kubectl_does() {
 }
 
 #[test]
-fn the_namespace_comes_first_and_the_konnector_last() {
+fn what_limits_the_konnector_comes_first_and_the_konnector_last() {
     for adoption in [Adoption::Off, Adoption::All] {
         let heads = heads(&manifests(&konnector(adoption), Some(&[])).unwrap());
-        assert_eq!(heads.first().map(String::as_str), Some("Namespace kube-bind"));
+        assert_eq!(heads[0], "ValidatingAdmissionPolicy kube-bind-konnector-account");
+        assert_eq!(heads[2], "Namespace kube-bind");
         assert_eq!(heads.last().map(String::as_str), Some("Deployment konnector"));
         let adopts = heads.contains(&format!("ClusterRole {ADOPTION_ROLE}"));
         assert_eq!(adopts, adoption != Adoption::Off);

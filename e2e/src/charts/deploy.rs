@@ -22,6 +22,7 @@ const RENDERINGS: [Rendering; 3] = [
             (
                 "server",
                 &[
+                    "account-policy.yaml",
                     "binder-role.yaml",
                     "claims-role.yaml",
                     "cluster-info.yaml",
@@ -44,6 +45,7 @@ const RENDERINGS: [Rendering; 3] = [
         files: &[(
             "konnector",
             &[
+                "account-policy.yaml",
                 "namespace.yaml",
                 "own-namespace.yaml",
                 "policy.yaml",

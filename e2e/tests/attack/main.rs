@@ -2,6 +2,7 @@
 //! Everything is refused but what is listed as its own. And attacks by a provider, who holds its own cluster and nothing of
 //! the consumer's.
 
+mod accounts;
 mod attempt;
 mod docs;
 mod generate;

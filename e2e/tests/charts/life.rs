@@ -260,12 +260,16 @@ async fn uninstalled(world: &World, widgets: &Widgets) -> Result<()> {
         (
             &world.clusters.provider,
             SERVER,
-            ["kube-bind-binder", "kube-bind-requests"],
+            ["kube-bind-binder", "kube-bind-requests", "kube-bind-server"],
         ),
         (
             &world.clusters.consumer,
             KONNECTOR,
-            ["kube-bind-konnector", "kube-bind-konnector-claims"],
+            [
+                "kube-bind-konnector",
+                "kube-bind-konnector-account",
+                "kube-bind-konnector-claims",
+            ],
         ),
     ] {
         let kinds = ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];

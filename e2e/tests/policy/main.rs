@@ -1,6 +1,8 @@
 //! The admission policy of `deploy/server/policy.yaml`, sentence by sentence, with real tokens of `kube-binder`. RBAC lets
-//! them do everything here, so that what is refused is refused by the policy.
+//! them do everything here, so that what is refused is refused by the policy. And those of `account-policy.yaml`, line by line of
+//! the tables beside this file.
 
+mod accounts;
 mod elsewhere;
 mod everywhere;
 mod ways;

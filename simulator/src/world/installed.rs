@@ -25,7 +25,8 @@ use super::{
 use crate::topology::Cluster;
 
 /// What administrators of providers install.
-const SERVER_MANIFESTS: [&str; 9] = [
+const SERVER_MANIFESTS: [&str; 10] = [
+    include_str!("../../../deploy/server/account-policy.yaml"),
     include_str!("../../../deploy/server/namespace.yaml"),
     include_str!("../../../deploy/server/role.yaml"),
     include_str!("../../../deploy/server/own-namespace.yaml"),
@@ -39,7 +40,8 @@ const SERVER_MANIFESTS: [&str; 9] = [
 /// What administrators of providers install for requests made as resources.
 const REQUEST_MANIFESTS: [&str; 1] = [include_str!("../../../deploy/server/requests-policy.yaml")];
 /// What administrators of consumers install.
-const KONNECTOR_MANIFESTS: [&str; 4] = [
+const KONNECTOR_MANIFESTS: [&str; 5] = [
+    include_str!("../../../deploy/konnector/account-policy.yaml"),
     include_str!("../../../deploy/konnector/namespace.yaml"),
     include_str!("../../../deploy/konnector/role.yaml"),
     include_str!("../../../deploy/konnector/own-namespace.yaml"),

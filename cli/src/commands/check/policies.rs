@@ -10,6 +10,7 @@ use k8s_openapi::{
     api::{
         admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
         core::v1::Secret,
+        rbac::v1::Role,
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
@@ -150,7 +151,15 @@ pub(super) fn of_konnector((namespace, name): (&str, &str)) -> Vec<Probe> {
         },
     });
     let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "synk-policy-probe" } });
+    let probe = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": names::POLICY_PROBE } });
     vec![
+        Probe {
+            policy: "kube-bind-konnector-account",
+            resource: ApiResource::erase::<Secret>(&()),
+            namespace: Some(namespace.to_owned()),
+            object: probe,
+            account: account.clone(),
+        },
         Probe {
             policy: "kube-bind-konnector",
             resource: ApiResource::erase::<CustomResourceDefinition>(&()),
@@ -168,8 +177,9 @@ pub(super) fn of_konnector((namespace, name): (&str, &str)) -> Vec<Probe> {
     ]
 }
 
-/// The probes of the policies of the provider. The policy that limits consumers can be tried for a contract only.
-pub(super) fn of_server(home: &str, contract: Option<&str>) -> Vec<Probe> {
+/// The probes of the policies of the provider, whose server runs as this account. The policy that limits consumers can be tried for a
+/// contract only.
+pub(super) fn of_server((home, name): (&str, &str), contract: Option<&str>) -> Vec<Probe> {
     let request = BindableResourcesRequestSpec {
         author: names::POLICY_PROBE.to_owned(),
         ..BindableResourcesRequestSpec::default()
@@ -181,6 +191,15 @@ pub(super) fn of_server(home: &str, contract: Option<&str>) -> Vec<Probe> {
         object: json!(BindableResourcesRequest::new(names::POLICY_PROBE, request)),
         account: None,
     }];
+    probes.push(Probe {
+        policy: "kube-bind-server",
+        resource: ApiResource::erase::<Role>(&()),
+        namespace: Some(home.to_owned()),
+        object: json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": { "name": names::POLICY_PROBE },
+        }),
+        account: Some((home.to_owned(), name.to_owned())),
+    });
     probes.extend(contract.map(|contract| Probe {
         policy: "kube-bind-binder",
         resource: ApiResource::erase::<APIServiceNamespace>(&()),

@@ -12,6 +12,8 @@ use crate::{
     status::StatusError,
 };
 
+mod accounts;
+
 const POLICIES: &str = "admissionregistration.k8s.io";
 
 fn kind(group: &str, kind: &str) -> KindInfo {
@@ -52,6 +54,14 @@ struct Write<'a> {
 }
 
 fn judge(store: &Store, write: &Write<'_>) -> Result<Vec<String>, StatusError> {
+    judge_by(write, |request| {
+        check_grants(store, request)?;
+        admit(store, request)
+    })
+}
+
+/// Judges the request that a write makes.
+fn judge_by<T>(write: &Write<'_>, judge: impl FnOnce(&AdmissionRequest<'_>) -> T) -> T {
     let mut parts = write.resource.split('/');
     let group = parts.next().unwrap_or_default();
     let resource = parts.next().unwrap_or_default();
@@ -60,7 +70,7 @@ fn judge(store: &Store, write: &Write<'_>) -> Result<Vec<String>, StatusError> {
         .and_then(|object| object["metadata"]["name"].as_str())
         .unwrap_or_default();
     let of_kind = match resource {
-        "namespaces" => "Namespace",
+        "namespaces" if group.is_empty() => "Namespace",
         _ => "Thing",
     };
     let kind = kind(group, of_kind);
@@ -79,8 +89,7 @@ fn judge(store: &Store, write: &Write<'_>) -> Result<Vec<String>, StatusError> {
         now: Timestamp::UNIX_EPOCH,
         policy_delay: SignedDuration::ZERO,
     };
-    check_grants(store, &request)?;
-    admit(store, &request)
+    judge(&request)
 }
 
 fn named(name: &str) -> Value {
