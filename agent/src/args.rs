@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use bindery_api::adoption::Adoption;
-use bindery_runtime::{lease::LeaseArgs, telemetry::LogArgs};
+use bindery_runtime::{guard::Limits, lease::LeaseArgs, telemetry::LogArgs};
 
 /// Keeps the objects of this cluster in sync with the providers whose APIs are bound here.
 #[derive(Clone, Debug, clap::Parser)]
@@ -44,6 +44,9 @@ pub struct Args {
         env = "BINDERY_CLIENT_KEY"
     )]
     pub client_key: Option<PathBuf>,
+    /// How much of what providers send is held.
+    #[command(flatten)]
+    pub provider_limits: ProviderLimits,
     /// Leave bindings and bundles alone whose kubeconfig Secret is in another namespace: for a cluster with several konnectors,
     /// each of which has providers of its own.
     #[arg(long)]
@@ -63,6 +66,47 @@ pub struct Args {
     /// Logging.
     #[command(flatten)]
     pub log: LogArgs,
+}
+
+/// Limits of what the konnector holds of each contract's provider, which keep one provider from taking the memory that others need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::Args)]
+pub struct ProviderLimits {
+    /// How many objects the konnector holds of one contract's provider at most: copies, claimed objects, exports, schemas and
+    /// namespaces. A provider that sends more is not synced until it sends less; nothing is deleted because of it, and other providers
+    /// go on. An object in sync takes some 600 bytes of memory.
+    #[arg(long, value_name = "NUMBER", default_value_t = 500_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub provider_max_objects: u64,
+    /// How many bytes of the text of objects the konnector holds of one contract's provider at most, such as 512Mi: of objects that are
+    /// not in sync yet, and of exports and schemas. As for objects, twice the limit may be held while a list is read anew.
+    #[arg(long, value_name = "BYTES", default_value = "512Mi", value_parser = bytes)]
+    pub provider_max_bytes: u64,
+}
+
+// === impl ProviderLimits ===
+
+impl ProviderLimits {
+    /// The limits, as a session has them.
+    pub fn limits(self) -> Limits {
+        Limits {
+            objects: self.provider_max_objects,
+            bytes: self.provider_max_bytes,
+        }
+    }
+}
+
+/// Parses a number of bytes, with a unit of Kubernetes or none: `512Mi`. The least is 1Mi.
+fn bytes(text: &str) -> Result<u64, String> {
+    const UNITS: [(&str, u64); 4] = [("Ki", 1 << 10), ("Mi", 1 << 20), ("Gi", 1 << 30), ("Ti", 1 << 40)];
+    let unit = UNITS
+        .iter()
+        .find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor)));
+    let (number, factor) = unit.unwrap_or((text, 1));
+    let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
+    match bytes {
+        None => Err("write a number of bytes such as 512Mi; the units are Ki, Mi, Gi and Ti".to_owned()),
+        Some(bytes) if bytes < 1 << 20 => Err("must be at least 1Mi".to_owned()),
+        Some(bytes) => Ok(bytes),
+    }
 }
 
 /// Parses a duration as Kubernetes writes it, between a second and a day.
@@ -112,5 +156,30 @@ mod tests {
         );
         check(&["--client-certificate=tls.crt"], Err(()));
         check(&["--client-key=tls.key"], Err(()));
+        check(&["--provider-max-objects=0"], Err(()));
+        check(&["--provider-max-bytes=512"], Err(()));
+        check(&["--provider-max-bytes=much"], Err(()));
+    }
+
+    #[test]
+    fn limits_of_providers_have_units_and_defaults() {
+        let limits = |args: &[&str]| {
+            let args = Args::try_parse_from([&["bindery-konnector"], args].concat()).unwrap();
+            (
+                args.provider_limits.provider_max_objects,
+                args.provider_limits.provider_max_bytes,
+            )
+        };
+        assert_eq!(limits(&[]), (500_000, 512 << 20));
+        assert_eq!(
+            limits(&["--provider-max-objects=7", "--provider-max-bytes=2Gi"]),
+            (7, 2 << 30)
+        );
+        assert_eq!(limits(&["--provider-max-bytes=2097152"]).1, 2 << 20);
+        assert_eq!(
+            bytes("99999999999Ti").map_err(drop),
+            Err(()),
+            "it is more than can be counted"
+        );
     }
 }

@@ -2,6 +2,7 @@
 
 use bindery_api::{
     claims::core_kind,
+    names::push_segment,
     v1alpha2::{GroupResource, Scope},
     versions::{self, Listed},
 };
@@ -29,13 +30,16 @@ pub(crate) async fn served(client: &Client, resource: &GroupResource) -> Result<
         });
         return Ok(served.into_iter().collect());
     }
-    let group: APIGroup = match get(client, format!("/apis/{}", resource.group)).await {
+    let mut root = "/apis".to_owned();
+    push_segment(&mut root, &resource.group);
+    let group: APIGroup = match get(client, root.clone()).await {
         Err(error) if errors::is_not_found(&error) => return Ok(Vec::new()),
         answer => answer?,
     };
     let mut found = Vec::new();
     for version in group.versions {
-        let path = format!("/apis/{}", version.group_version);
+        let mut path = root.clone();
+        push_segment(&mut path, &version.version);
         let list: APIResourceList = match get(client, path).await {
             // It went away meanwhile.
             Err(error) if errors::is_not_found(&error) => continue,

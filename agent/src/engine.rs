@@ -36,6 +36,7 @@ use bindery_api::v1alpha2::{APIServiceNamespace, InformerScope};
 use bindery_runtime::{
     cache::{Cache, ObjectKey, Subscription},
     events::Recorder,
+    guard::{Guard, NameRule},
     queue::{Priority, Queue},
     watch::{self, Source},
 };
@@ -82,6 +83,8 @@ pub struct Surroundings {
     pub tally: Tally,
     /// Whether this konnector holds the contract, so that objects may be written.
     pub holding: Holding,
+    /// Checks the names that the provider sends, and limits how much of it is held.
+    pub guard: Guard,
 }
 
 /// The progress of one engine.
@@ -140,7 +143,7 @@ pub(crate) struct Shared<F: SyncStrategy> {
     pub(crate) frame: Frame,
     pub(crate) sides: Sides,
     pub(super) writer: Writer,
-    pub(super) around: Surroundings,
+    pub(crate) around: Surroundings,
     pub(super) meter: Meter,
     /// The number by which deletion guards know this engine; unique in this process.
     id: u64,
@@ -165,7 +168,14 @@ pub(crate) struct Shared<F: SyncStrategy> {
 
 impl<F: SyncStrategy> Running<F> {
     /// Starts the tasks of the engine.
-    pub(crate) fn start(frame: Frame, sides: Sides, around: Surroundings, strategy: F, index: Index<F::Pair>) -> Self {
+    pub(crate) fn start(
+        frame: Frame,
+        sides: Sides,
+        around: Surroundings,
+        strategy: F,
+        mut index: Index<F::Pair>,
+    ) -> Self {
+        index.count_by(&around.guard);
         let writer = Writer {
             consumer: sides.consumer.write.clone(),
             provider: sides.provider.write.clone(),
@@ -293,6 +303,7 @@ impl<F: SyncStrategy> Shared<F> {
                 let mut places_known = shared.places_known.subscribe();
                 let _ = places_known.wait_for(|known| *known).await;
                 let provider = shared.sides.provider.watch.clone();
+                let collection = collection.guarded(&shared.around.guard, NameRule::Object);
                 watch::run(provider, collection, Lean, events::provider_cluster(shared)).await;
             }));
         }

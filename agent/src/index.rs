@@ -3,7 +3,10 @@
 use std::{collections::HashMap, sync::Arc};
 
 use ahash::RandomState;
-use bindery_runtime::cache::ObjectKey;
+use bindery_runtime::{
+    cache::ObjectKey,
+    guard::{Guard, Held},
+};
 
 use crate::model::{
     Placement,
@@ -51,6 +54,17 @@ pub(crate) struct Index<P: Known> {
     recent_ends: RecentEnds,
     /// Number of the list that began last.
     round: u32,
+    /// The number of known objects of the provider, and the length of what is kept of them beside their contents.
+    provided: Provided,
+    /// Counts them for the guard of the provider.
+    held: Option<Held>,
+}
+
+/// A number of objects of the provider, and the length of the texts of theirs that are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Provided {
+    objects: u64,
+    bytes: u64,
 }
 
 type Rows<P> = HashMap<Arc<str>, Row<P>>;
@@ -117,6 +131,11 @@ pub(crate) trait Known: Contents + Default + Send + 'static {
     /// Whether the provider's object is a copy of this contract, or a retained one.
     fn has_copy(&self) -> bool;
 
+    /// The length of the texts of the provider's object that are kept for as long as it is known, where they may be long.
+    fn kept_bytes(&self) -> usize {
+        0
+    }
+
     /// The times of a copy that is retained after its source was deleted; `None` if it is not.
     fn retention(&self) -> Option<RetentionTimes> {
         None
@@ -159,6 +178,28 @@ impl<P: Known> Index<P> {
             retained: 0,
             recent_ends: RecentEnds::default(),
             round: 0,
+            provided: Provided::default(),
+            held: None,
+        }
+    }
+
+    /// Counts the provider's objects for its guard from now on.
+    pub(crate) fn count_by(&mut self, guard: &Guard) {
+        self.held = Some(guard.hold(self.provided.objects, self.provided.bytes));
+    }
+
+    /// Notes that what is known of the provider's object of a pair has changed.
+    fn count_provided(&mut self, before: Provided, after: Provided) {
+        if before == after {
+            return;
+        }
+        let change = |count: u64, before: u64, after: u64| (count + after).saturating_sub(before);
+        self.provided = Provided {
+            objects: change(self.provided.objects, before.objects, after.objects),
+            bytes: change(self.provided.bytes, before.bytes, after.bytes),
+        };
+        if let Some(held) = &mut self.held {
+            held.resize(self.provided.objects, self.provided.bytes);
         }
     }
 
@@ -301,12 +342,17 @@ impl<P: Known> Index<P> {
     /// Sets the provider namespace of a consumer namespace; `None` ends its use. Copies in an earlier one are forgotten.
     pub(crate) fn set_place(&mut self, consumer_namespace: &Arc<str>, namespace: Option<Arc<str>>, closing: bool) {
         let row = self.rows.get_mut(consumer_namespace);
+        let mut forgotten = Provided::default();
         for entry in row.into_iter().flat_map(HashMap::values_mut) {
             self.unsourced -= usize::from(entry.pair.orphan().is_some());
             self.retained -= usize::from(entry.pair.retention().is_some());
+            let before = Provided::of(&entry.pair);
+            forgotten.objects += before.objects;
+            forgotten.bytes += before.bytes;
             entry.pair.forget_provider();
             self.unsourced += usize::from(entry.pair.orphan().is_some());
         }
+        self.count_provided(forgotten, Provided::default());
         self.sweep_row(consumer_namespace);
         if let Some(before) = self.places.remove(consumer_namespace) {
             self.sources.remove(&before.namespace);
@@ -424,6 +470,7 @@ impl<P: Known> Index<P> {
         self.consumer_count -= usize::from(pair.consumer().is_some());
         self.unsourced -= usize::from(pair.orphan().is_some());
         self.retained -= usize::from(pair.retention().is_some());
+        let before = Provided::of(pair);
         let outcome = change(pair, &mut self.reader);
         if let Some(source) = pair.missed_source().filter(|uid| self.recent_ends.contains(uid)) {
             let source = source.text();
@@ -432,6 +479,8 @@ impl<P: Known> Index<P> {
         self.consumer_count += usize::from(pair.consumer().is_some());
         self.unsourced += usize::from(pair.orphan().is_some());
         self.retained += usize::from(pair.retention().is_some());
+        let after = Provided::of(pair);
+        self.count_provided(before, after);
         outcome
     }
 
@@ -463,6 +512,19 @@ impl<P: Known> Index<P> {
                 self.rows.remove(namespace);
                 give_back(&mut self.rows);
             }
+        }
+    }
+}
+
+impl Provided {
+    /// What is known of the provider's object of a pair.
+    fn of(pair: &impl Known) -> Self {
+        match pair.provider() {
+            Some((uid, _)) => Self {
+                objects: 1,
+                bytes: (uid.kept_bytes() + pair.kept_bytes()) as u64,
+            },
+            None => Self::default(),
         }
     }
 }

@@ -142,6 +142,7 @@ impl Konnector {
             bundles_role: args.bundles_role.clone(),
             client_certificate: self.client_certificate,
             network: self.network,
+            limits: args.provider_limits.limits(),
         };
         let consumer = self.consumer;
         let instance = args.lease.lease_identity.clone();

@@ -18,6 +18,7 @@ use bindery_api::{
 };
 use bindery_runtime::{
     cache::{Cache, Subscription},
+    guard::{Faults, Limits},
     kubeconfig::Fingerprint,
 };
 use jiff::Timestamp;
@@ -78,6 +79,8 @@ pub struct SessionSettings {
     pub client_certificate: ClientCertificateFiles,
     /// The network on which the backend is reached.
     pub network: Network,
+    /// How much of what the provider sends is held.
+    pub limits: Limits,
 }
 
 /// A session with the provider of a contract. Dropping it ends the session.
@@ -126,6 +129,7 @@ impl Session {
             watch: core.sides.provider.watch.clone(),
             pause: core.intervals.shortest(),
             retry: core.settings.polling_interval,
+            guard: core.surroundings.guard.clone(),
         };
         let tasks = [
             tokio::spawn(follower.run()),
@@ -205,6 +209,11 @@ impl Session {
     /// Where this konnector stands with the contract, as its holder or not.
     pub fn standing(&self) -> watch::Receiver<Standing> {
         self.core.holder.holding().standing()
+    }
+
+    /// What is wrong with what the provider sends.
+    pub fn faults(&self) -> watch::Receiver<Faults> {
+        self.core.surroundings.guard.faults()
     }
 
     /// Notes what the user said about the holder of the contract.

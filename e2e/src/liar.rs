@@ -56,6 +56,10 @@ pub enum Lie {
     Partial,
     /// The true answer, which breaks off after this many bytes.
     Cut(usize),
+    /// A list without end: each page promises more, and one without pages goes on and on.
+    Endless,
+    /// The true list, in which each object comes once more under this name.
+    Renamed(&'static str),
 }
 
 struct Shared {
@@ -193,6 +197,8 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
         Some(Lie::Status(code)) => refusal(code, request.uri().path()),
         Some(Lie::Empty) => empty(&shared.upstream, request).await,
         Some(Lie::Partial) => partial(&shared.upstream, request).await,
+        Some(Lie::Endless) => endless(request.uri()),
+        Some(Lie::Renamed(name)) => renamed(&shared.upstream, request, name).await,
         Some(Lie::Cut(after)) => {
             let answer = gate::forward(&shared.upstream, request).await;
             answer.map(|body| cut(body, after))
@@ -230,19 +236,73 @@ fn failure(code: u16, details: &Value) -> Response {
 
 /// Answers a list with no objects at the current resource version, and forwards a watch.
 async fn empty(upstream: &Client, request: Request) -> Response {
+    changed(upstream, request, |list| {
+        list["items"] = json!([]);
+        list["metadata"]["continue"] = json!("");
+    })
+    .await
+}
+
+/// Answers a list with all objects and a namesake of each, and forwards a watch.
+async fn renamed(upstream: &Client, request: Request, name: &str) -> Response {
+    changed(upstream, request, |list| {
+        let mut more = list["items"].as_array().cloned().unwrap_or_default();
+        for object in &mut more {
+            object["metadata"]["name"] = json!(name);
+        }
+        if let Some(items) = list["items"].as_array_mut() {
+            items.extend(more);
+        }
+    })
+    .await
+}
+
+/// Objects without end, in pages where pages are asked for.
+fn endless(uri: &Uri) -> Response {
+    /// Objects per chunk of an answer without pages.
+    const CHUNK: usize = 100;
+
+    let query = uri.query().unwrap_or_default();
+    let limit = query
+        .split('&')
+        .find_map(|pair| pair.strip_prefix("limit=")?.parse().ok());
+    let parts: Vec<_> = uri.path().split('/').collect();
+    let namespace = match parts[..] {
+        [.., "namespaces", namespace, _] => namespace.to_owned(),
+        _ => String::new(),
+    };
+    let object = move || {
+        let id = format!("{:016x}", rand::random::<u64>());
+        let name = format!("endless-{id}");
+        json!({"metadata": {"name": name, "namespace": namespace, "uid": id, "resourceVersion": "1"}, "spec": {}})
+            .to_string()
+    };
+    let head = |more: &str| format!(r#"{{"metadata":{{"resourceVersion":"1","continue":"{more}"}},"items":["#);
+    if let Some(limit) = limit.filter(|limit: &usize| *limit > 0) {
+        let items: Vec<_> = std::iter::repeat_with(object).take(limit).collect();
+        let page = format!("{}{}]}}", head("more"), items.join(","));
+        return (StatusCode::OK, page).into_response();
+    }
+    let begin = format!("{}{}", head(""), object());
+    let chunks = std::iter::repeat_with(move || (0..CHUNK).map(|_| format!(",{}", object())).collect::<String>());
+    let all = futures::stream::iter(std::iter::once(begin).chain(chunks).map(Ok::<_, std::io::Error>));
+    (StatusCode::OK, Body::from_stream(all)).into_response()
+}
+
+/// Answers a list that was changed, and forwards a watch.
+async fn changed(upstream: &Client, request: Request, change: impl FnOnce(&mut Value)) -> Response {
     let is_watch = is_watch(request.uri());
     let answer = gate::forward(upstream, request).await;
     if is_watch || !answer.status().is_success() {
         return answer;
     }
-    let emptied = async {
+    let changed = async {
         let list = to_bytes(answer.into_body(), LIST_MAX).await?;
         let mut list: Value = serde_json::from_slice(&list)?;
-        list["items"] = json!([]);
-        list["metadata"]["continue"] = json!("");
+        change(&mut list);
         anyhow::Ok(list)
     };
-    match emptied.await {
+    match changed.await {
         Ok(list) => said(StatusCode::OK, &list),
         Err(_) => status(500),
     }

@@ -10,6 +10,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     errors,
+    guard::Held,
     queue::Priority,
     watch::{self, Decode, Event, ObjectName, Source},
 };
@@ -226,25 +227,25 @@ where
 }
 
 /// Returns the event handler that fills a cache.
-fn event_handler<K: Resource + Send + Sync + 'static>(shared: Arc<Shared<K>>) -> impl FnMut(Event<K>) + Send {
+fn event_handler<K: Resource + Send + Sync + 'static>(shared: Arc<Shared<K>>) -> impl FnMut(Event<Shown<K>>) + Send {
     let mut listed: Option<Objects<K>> = None;
     move |event| match event {
         Event::Reset => listed = Some(Objects::default()),
-        Event::Listed(object) => {
+        Event::Listed(Shown { object, held }) => {
             if let Some(listed) = &mut listed {
-                listed.insert(&ObjectKey::of(&object), Arc::new(object));
+                listed.insert(&ObjectKey::of(&object), Arc::new(object), held);
             }
         }
         Event::Unreadable(ObjectName { namespace, name }) => {
             // It certainly exists, and leaving it out would report it as deleted, so it stays as it was last decoded.
-            let known = shared.objects.read().get(&namespace, &name).cloned();
-            if let Some((listed, known)) = listed.as_mut().zip(known) {
-                listed.insert(&ObjectKey::new(namespace, name), known);
+            let known = shared.objects.read().entry(&namespace, &name);
+            if let Some((listed, (known, held))) = listed.as_mut().zip(known) {
+                listed.insert(&ObjectKey::new(namespace, name), known, held);
             }
         }
         Event::Complete(_) => {
             if let Some(listed) = listed.take() {
-                shared.replace(&listed);
+                shared.replace(listed);
             }
             shared.health.send_if_modified(|health| {
                 let well = Health {
@@ -257,15 +258,17 @@ fn event_handler<K: Resource + Send + Sync + 'static>(shared: Arc<Shared<K>>) ->
         Event::Following => shared.recovered(),
         // A list replaces all that was known, whatever its versions.
         Event::Rewound => {}
-        Event::Applied(object) => {
+        Event::Applied(Shown { object, held }) => {
             shared.recovered();
-            shared.set(&ObjectKey::of(&object), Some(&Arc::new(object)), Priority::Live);
+            shared.set(&ObjectKey::of(&object), Some((&Arc::new(object), held)), Priority::Live);
         }
-        Event::Deleted(object) => {
+        Event::Deleted(Shown { object, .. }) => {
             shared.recovered();
             shared.set(&ObjectKey::of(&object), None, Priority::Live);
         }
         Event::Failed(error) => {
+            // A list that broke off is begun anew.
+            listed = None;
             let failure = errors::explain(&error);
             shared
                 .health
@@ -283,11 +286,12 @@ impl<K: Resource> Shared<K> {
     }
 
     /// Stores or removes an object, and calls the handlers.
-    fn set(&self, key: &ObjectKey, new: Option<&Arc<K>>, priority: Priority) {
+    fn set(&self, key: &ObjectKey, new: Option<(&Arc<K>, Option<Box<Held>>)>, priority: Priority) {
+        let (new, held) = new.unzip();
         let old = {
             let mut objects = self.objects.write();
             match new {
-                Some(object) => objects.insert(key, Arc::clone(object)),
+                Some(object) => objects.insert(key, Arc::clone(object), held.flatten()),
                 None => objects.remove(key),
             }
         };
@@ -303,7 +307,7 @@ impl<K: Resource> Shared<K> {
     }
 
     /// Takes over a complete list; only objects whose UID or version differ are changes.
-    fn replace(&self, listed: &Objects<K>) {
+    fn replace(&self, listed: Objects<K>) {
         let gone: Vec<ObjectKey> = {
             let objects = self.objects.read();
             let known = objects.iter().map(|(key, _)| key);
@@ -314,12 +318,12 @@ impl<K: Resource> Shared<K> {
         for key in gone {
             self.set(&key, None, Priority::Backlog);
         }
-        for (key, object) in listed.iter() {
+        for (key, object, held) in listed.into_entries() {
             let known = self.objects.read().get(&key.namespace, &key.name).is_some_and(|known| {
                 known.meta().resource_version == object.meta().resource_version && known.meta().uid == object.meta().uid
             });
             if !known {
-                self.set(&key, Some(object), Priority::Backlog);
+                self.set(&key, Some((&object, held)), Priority::Backlog);
             }
         }
     }
@@ -344,17 +348,38 @@ impl Drop for Subscription {
 /// Decodes whole objects without their managed fields.
 struct Typed<K>(std::marker::PhantomData<fn() -> K>);
 
-impl<K: Resource + DeserializeOwned + Send> Decode for Typed<K> {
-    type Object = K;
+/// An object as it was decoded. Of an API server that is not trusted, it counts as held.
+struct Shown<K> {
+    object: K,
+    // Boxed: most caches are of API servers that are trusted, and have none.
+    held: Option<Box<Held>>,
+}
 
-    fn decode(&self, json: &str) -> serde_json::Result<K> {
+impl<K: Resource + DeserializeOwned + Send> Decode for Typed<K> {
+    type Object = Shown<K>;
+
+    const COUNTS_OBJECTS: bool = true;
+
+    fn decode(&self, json: &str) -> serde_json::Result<Shown<K>> {
         let mut object: K = serde_json::from_str(json)?;
         object.meta_mut().managed_fields = None;
-        Ok(object)
+        Ok(Shown { object, held: None })
     }
 
-    fn version(object: &K) -> Option<u64> {
-        object.meta().resource_version.as_ref()?.parse().ok()
+    fn version(shown: &Shown<K>) -> Option<u64> {
+        shown.object.meta().resource_version.as_ref()?.parse().ok()
+    }
+
+    fn name(shown: &Shown<K>) -> (&str, &str) {
+        let meta = shown.object.meta();
+        (
+            meta.namespace.as_deref().unwrap_or_default(),
+            meta.name.as_deref().unwrap_or_default(),
+        )
+    }
+
+    fn hold(shown: &mut Shown<K>, held: Held) {
+        shown.held = Some(Box::new(held));
     }
 }
 

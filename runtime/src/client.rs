@@ -18,6 +18,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use http::{HeaderValue, Request, Response, StatusCode, header::AUTHORIZATION};
+use http_body_util::Limited;
 use hyper::body::{Body as HttpBody, Bytes};
 use kube::{
     Client, Config,
@@ -43,6 +44,10 @@ pub use traffic::{ClusterTraffic, TrafficMetrics, TrafficTotals};
 
 /// A request that is not a watch must be answered within this time.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The longest answer that is read, in bytes, unless it is the stream of a list or a watch, whose reader has limits of its own. Reading
+/// ends where an answer gets longer.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 /// Why a client cannot be built. No variant holds a credential.
 #[derive(Debug, thiserror::Error)]
@@ -110,6 +115,8 @@ pub struct RequestLimits {
 
 /// Layers around the transport of one client.
 struct ClientLayers<'a> {
+    /// Whether lists and watches are read as streams, which are limited elsewhere.
+    streams: bool,
     config: &'a Config,
     token: Option<&'a SharedToken>,
     traffic: PoolTraffic,
@@ -178,6 +185,7 @@ impl Clients {
     ) -> Result<Self, ClientError> {
         let wanted = |default: Option<Duration>| limits.request_timeout.or(default).filter(|limit| !limit.is_zero());
         let layers = |traffic: &PoolTraffic, timeout, rate, lease| ClientLayers {
+            streams: false,
             config,
             token,
             traffic: traffic.clone(),
@@ -191,12 +199,16 @@ impl Clients {
             clock: Some(&clock),
             ..layers
         };
+        let streaming = |layers| ClientLayers {
+            streams: true,
+            ..layers
+        };
         let (rate, request_timeout) = (limits.rate.as_ref(), Some(REQUEST_TIMEOUT));
         let check = Some(network.lease_check());
         let (watch, write, lease) = (traffic.watch(), traffic.write(), traffic.lease());
         if let Some(transport) = network.transport() {
             return Ok(Self {
-                watch: layers(watch, wanted(None), rate, None).client(transport.clone())?,
+                watch: streaming(layers(watch, wanted(None), rate, None)).client(transport.clone())?,
                 write: told(layers(write, wanted(request_timeout), rate, check)).client(transport.clone())?,
                 lease: told(layers(lease, request_timeout, None, None)).client(transport)?,
                 clock,
@@ -204,7 +216,7 @@ impl Clients {
         }
         let endpoint = Endpoint::new(config)?;
         Ok(Self {
-            watch: layers(watch, wanted(None), rate, None).client(endpoint.watches(watch, idle_max))?,
+            watch: streaming(layers(watch, wanted(None), rate, None)).client(endpoint.watches(watch, idle_max))?,
             write: told(layers(write, wanted(request_timeout), rate, check)).client(endpoint.plain(write, idle_max))?,
             // A lease that is renewed too late is lost, so the user's limits do not apply.
             lease: told(layers(lease, request_timeout, None, None)).client(endpoint.plain(lease, 2))?,
@@ -224,6 +236,7 @@ impl ClientLayers<'_> {
         B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
         let Self {
+            streams,
             config,
             token,
             traffic,
@@ -260,6 +273,7 @@ impl ClientLayers<'_> {
                     .map(|clock| MapResponseLayer::new(move |response| clock.notice(response))),
             )
             .option_layer(lease.cloned())
+            .map_response(move |response| within_limit(response, streams))
             .map_request(move |request: Request<Body>| {
                 traffic.request(request.method());
                 request
@@ -305,6 +319,13 @@ impl std::fmt::Debug for SharedToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("SharedToken")
     }
+}
+
+/// Limits the length of an answer. Where lists and watches are streams, only refusals are read as a whole.
+fn within_limit<B>(response: Response<B>, streams: bool) -> Response<Limited<B>> {
+    let is_stream = streams && response.status().is_success();
+    let limit = if is_stream { usize::MAX } else { ANSWER_BYTES_MAX };
+    response.map(|body| Limited::new(body, limit))
 }
 
 fn bearer(token: &SecretString) -> Result<HeaderValue, ClientError> {
@@ -420,5 +441,51 @@ mod tests {
         );
         let empty = refusal("apiVersion: v1\nkind: Config\n").await;
         assert!(empty.contains("current context"), "{empty}");
+    }
+
+    #[tokio::test]
+    async fn an_answer_without_end_is_read_up_to_its_limit() {
+        let sent = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let endless = {
+            let sent = Arc::clone(&sent);
+            move |status: StatusCode| {
+                let sent = Arc::clone(&sent);
+                let chunks = futures::stream::repeat_with(move || {
+                    sent.fetch_add(1 << 20, std::sync::atomic::Ordering::Relaxed);
+                    Ok::<_, std::io::Error>(Bytes::from(vec![b' '; 1 << 20]))
+                });
+                (status, axum::body::Body::from_stream(chunks))
+            }
+        };
+        let router = Router::new()
+            .route(
+                "/ok",
+                axum::routing::get({
+                    let endless = endless.clone();
+                    async move || endless(StatusCode::OK)
+                }),
+            )
+            .route(
+                "/refused",
+                axum::routing::get(async move || endless(StatusCode::FORBIDDEN)),
+            );
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let clients = Clients::new(&Config::new(url.parse().unwrap()), 1).unwrap();
+        let get = |path: &str| Request::get(path).body(Vec::new()).unwrap();
+        let mut received = 0;
+        for (client, path) in [
+            (&clients.write, "/ok"),
+            (&clients.lease, "/ok"),
+            (&clients.watch, "/refused"),
+        ] {
+            let answer = client.request::<serde_json::Value>(get(path)).await;
+            assert!(answer.is_err(), "{path}");
+            // What is on its way in buffers comes on top.
+            received += ANSWER_BYTES_MAX + (16 << 20);
+            let sent = sent.load(std::sync::atomic::Ordering::Relaxed);
+            assert!(sent < received, "{path}: {sent} bytes");
+        }
     }
 }

@@ -94,12 +94,24 @@ const UNREACHABLE: &str = "cannot reach the API server";
 /// Explains an error in one sentence for a condition or log line: by the API server's own message, or by why it did not answer.
 pub fn explain(error: &Error) -> String {
     match error {
-        Error::Api(status) if !status.message.is_empty() => status.message.clone(),
+        Error::Api(status) if !status.message.is_empty() => plain(&status.message),
         Error::Api(status) => format!("the API server answered {} {}", status.code, status.reason),
         Error::HyperError(source) => format!("{UNREACHABLE}: {}", chain(source)),
         Error::Service(source) => format!("{UNREACHABLE}: {}", chain(source.as_ref())),
         other => other.to_string(),
     }
+}
+
+/// The longest message of an API server that is repeated, in bytes.
+const MESSAGE_LENGTH_MAX: usize = 4096;
+
+/// A message of an API server, which the konnector does not trust if it is a provider's: cut if it is long, with control characters but
+/// line feeds replaced.
+fn plain(message: &str) -> String {
+    let shown = &message[..message.floor_char_boundary(MESSAGE_LENGTH_MAX)];
+    let rest = if shown.len() < message.len() { "..." } else { "" };
+    let replaced = |char: char| if char.is_control() && char != '\n' { ' ' } else { char };
+    shown.chars().map(replaced).chain(rest.chars()).collect()
 }
 
 /// Formats an error with all its sources, outermost first.
@@ -122,6 +134,14 @@ mod tests {
     use kube::core::{Status, response::StatusDetails};
 
     use super::*;
+
+    #[test]
+    fn a_message_of_an_api_server_is_short_and_plain() {
+        let explained = |message: &str| explain(&Error::Api(Status::failure(message, "No").with_code(403).boxed()));
+        assert_eq!(explained("it is\nforbidden"), "it is\nforbidden");
+        assert_eq!(explained("a\u{1b}[2Jb"), "a [2Jb");
+        assert_eq!(explained(&"é".repeat(1 << 20)).len(), MESSAGE_LENGTH_MAX + 3);
+    }
 
     #[test]
     fn only_a_404_that_names_the_object_is_proof() {

@@ -9,6 +9,7 @@ pub mod crds;
 pub mod descriptors;
 pub mod errors;
 pub mod events;
+pub mod guard;
 pub mod held_body;
 pub mod json;
 pub mod kubeconfig;

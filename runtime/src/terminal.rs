@@ -2,7 +2,7 @@
 
 mod exit;
 
-use std::time::Duration;
+use std::{borrow::Cow, fmt::Write as _, time::Duration};
 
 use comfy_table::{ContentArrangement, Table, presets::NOTHING};
 use jiff::Timestamp;
@@ -58,11 +58,51 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Replaces control characters by spaces: names and messages come from others and could rewrite the terminal.
+/// Replaces characters by spaces that could rewrite the terminal or turn around what it shows: names and messages come from others.
 pub fn printable(text: &str) -> String {
     text.chars()
-        .map(|char| if char.is_control() { ' ' } else { char })
+        .map(|char| if is_deceptive(char) { ' ' } else { char })
         .collect()
+}
+
+/// Whether a character is a control character, or changes the direction or the lines of the text around it.
+fn is_deceptive(char: char) -> bool {
+    char.is_control() || matches!(char, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Replaces characters that could rewrite the terminal by spaces, but for line feeds and tabs.
+pub fn printable_text(text: &str) -> Cow<'_, str> {
+    let is_harmful = |char: char| is_deceptive(char) && !matches!(char, '\n' | '\t');
+    if !text.contains(is_harmful) {
+        return text.into();
+    }
+    text.chars()
+        .map(|char| if is_harmful(char) { ' ' } else { char })
+        .collect()
+}
+
+/// Serializes a JSON document for people, without a line feed at its end. Characters that could rewrite a terminal are escaped.
+pub fn json(document: &impl Serialize) -> Result<String, String> {
+    let text = serde_json::to_string_pretty(document).map_err(|error| error.to_string())?;
+    Ok(escaped_json(text))
+}
+
+/// Escapes the characters of a JSON text that could rewrite a terminal, which stand in strings alone.
+fn escaped_json(text: String) -> String {
+    let is_harmful = |char: char| is_deceptive(char) && char != '\n';
+    if !text.contains(is_harmful) {
+        return text;
+    }
+    let mut escaped = String::with_capacity(text.len() + 16);
+    for char in text.chars() {
+        if is_harmful(char) {
+            // All of them are in the first plane of Unicode. Writing to a String cannot fail.
+            let _ = write!(escaped, "\\u{:04x}", u32::from(char));
+        } else {
+            escaped.push(char);
+        }
+    }
+    escaped
 }
 
 /// Replaces control characters in each line of a text by spaces.
@@ -81,11 +121,15 @@ pub fn set_up(log: Option<&str>) -> Result<(), tracing_subscriber::filter::Parse
     })
 }
 
-/// Serializes a YAML document, with a line feed at its end.
+/// Serializes a YAML document, with a line feed at its end. One with characters that could rewrite a terminal is written as JSON, which
+/// is YAML too, and escapes them.
 pub fn yaml(document: &impl Serialize) -> Result<String, String> {
     // A detour through JSON, so that quantities and times look as they do there.
     let value = serde_json::to_value(document).map_err(|error| error.to_string())?;
     let mut text = serde_saphyr::to_string(&value).map_err(|error| error.to_string())?;
+    if text.contains(|char| is_deceptive(char) && char != '\n') {
+        text = json(&value)?;
+    }
     if !text.ends_with('\n') {
         text.push('\n');
     }
@@ -110,6 +154,20 @@ mod tests {
         for nonsense in ["", "90", "0s", "-5s", "soon"] {
             assert!(duration(nonsense).is_err(), "{nonsense:?}");
         }
+    }
+
+    #[test]
+    fn no_document_and_no_text_rewrites_the_terminal() {
+        let hostile = "a\u{1b}[2J\u{9b}1m\u{202e}b\r\n";
+        let document = serde_json::json!({"name": hostile, "plain": "a\nb"});
+        for text in [json(&document).unwrap(), yaml(&document).unwrap()] {
+            assert!(!text.contains(|char| is_deceptive(char) && char != '\n'), "{text:?}");
+            let read: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
+            assert_eq!(read, document, "it says the same");
+        }
+        assert_eq!(printable_text("a\tb\n"), "a\tb\n");
+        assert_eq!(printable_text(hostile), "a [2J 1m b \n");
+        assert_eq!(yaml(&serde_json::json!({"a": "b"})).unwrap(), "a: b\n");
     }
 
     #[test]

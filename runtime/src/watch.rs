@@ -19,6 +19,7 @@ use kube::Client;
 use serde::Deserialize;
 
 use self::watcher::{State, Watcher};
+use crate::guard::Held;
 
 pub use self::source::Source;
 
@@ -32,6 +33,15 @@ pub trait Decode: Send {
     fn version(_: &Self::Object) -> Option<u64> {
         None
     }
+    /// Returns the namespace of an object, empty for a cluster-scoped one, and its name. Of an API server that is not trusted, objects
+    /// without a name are skipped.
+    fn name(_: &Self::Object) -> (&str, &str) {
+        ("", "")
+    }
+    /// Takes the count of an object's text, where the API server is not trusted. It counts until it is dropped.
+    fn hold(_object: &mut Self::Object, _held: Held) {}
+    /// Whether each object that is held counts by its own [`Decode::hold`]. Otherwise the event handler counts objects.
+    const COUNTS_OBJECTS: bool = false;
 }
 
 /// What a watch reports to its event handler.

@@ -125,8 +125,9 @@ pub fn plan(
         return refused(
             "BoundSchemaInvalid",
             format!(
-                "BoundSchema {name} describes {}.{}; ask the provider's admin",
-                schema.spec.names.plural, schema.spec.group
+                "BoundSchema {name} describes resource {} of group {}; ask the provider's admin",
+                names::quoted(&schema.spec.names.plural),
+                names::quoted(&schema.spec.group)
             ),
         );
     }

@@ -13,7 +13,7 @@ use super::{observed::ObservedBinding, plan::BindingPlan, retained, unbind::Unbi
 use crate::{
     controller::{
         access::ContractAccess,
-        conditions::{held, mismatch, provider_access, status_changes},
+        conditions::{held, mismatch, provider_access, provider_data, status_changes},
     },
     session::status_reports::ExportReport,
 };
@@ -26,7 +26,8 @@ pub(super) mod sync;
 pub mod types {
     pub use bindery_api::conditions::{
         ACTIVE, CONNECTED, DELETIONS_SYNCED, DRAINING, HEARTBEATING, INFORMERS_SYNCED, OBJECTS_IN_SYNC,
-        ORPHANED_OBJECTS, PERMISSION_CLAIMS_IN_SYNC, PROVIDER_ACCESS_COMPLETE, SCHEMA_IN_SYNC, SECRET_VALID,
+        ORPHANED_OBJECTS, PERMISSION_CLAIMS_IN_SYNC, PROVIDER_ACCESS_COMPLETE, PROVIDER_DATA_ACCEPTED, SCHEMA_IN_SYNC,
+        SECRET_VALID,
     };
     pub use bindery_api::holder::HELD;
 }
@@ -86,6 +87,7 @@ pub fn live(seen: &ObservedBinding, plan: &BindingPlan, failures: &CrdFailures) 
                 ),
                 types::PROVIDER_ACCESS_COMPLETE,
             ),
+            (provider_data(seen.session.as_ref()), types::PROVIDER_DATA_ACCEPTED),
         ] {
             set(condition.filter(|_| is_served), kind);
         }

@@ -26,7 +26,9 @@ use crate::{
 
 /// Types of the conditions of a bundle.
 pub mod types {
-    pub use bindery_api::conditions::{PROVIDER_ACCESS_COMPLETE, PROVIDER_REACHABLE, SECRET_VALID};
+    pub use bindery_api::conditions::{
+        PROVIDER_ACCESS_COMPLETE, PROVIDER_DATA_ACCEPTED, PROVIDER_REACHABLE, SECRET_VALID,
+    };
     pub use bindery_api::holder::HELD;
     /// Says whether every export that the bundle selects is bound. If it is False, the reason is a
     /// [`SyncedReason`](super::SyncedReason).
@@ -57,6 +59,10 @@ pub fn of(seen: &ObservedBundle, plan: &BundlePlan, failures: &ExportFailures) -
         set(
             shared::provider_access(&seen.access, seen.session.as_ref(), "bundle", &seen.takeover()),
             types::PROVIDER_ACCESS_COMPLETE,
+        );
+        set(
+            shared::provider_data(seen.session.as_ref()),
+            types::PROVIDER_DATA_ACCEPTED,
         );
         set(
             shared::held(&seen.access, seen.session.as_ref(), seen.bundle.conditions()),

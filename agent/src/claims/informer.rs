@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bindery_api::v1alpha2::InformerScope;
 use bindery_runtime::{
     errors,
+    guard::NameRule,
     watch::{self, Event, ObjectName, Source},
 };
 use kube::{Client, Error};
@@ -51,6 +52,7 @@ impl SharedInformer {
             of_consumer.collect(),
         )];
         if !of_provider.is_empty() {
+            let collection = collection.guarded(&first.around.guard, NameRule::Object);
             tasks.push(run(first.sides.provider.watch.clone(), collection, of_provider));
         }
         Some(Self {

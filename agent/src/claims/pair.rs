@@ -427,6 +427,13 @@ impl Known for Pair {
         self.orphan()
     }
 
+    fn kept_bytes(&self) -> usize {
+        self.sides.provider.as_ref().map_or(0, |side| {
+            let labels: usize = side.labels.iter().map(|(key, value)| key.len() + value.len()).sum();
+            labels + side.secret_type.as_ref().map_or(0, |kind| kind.len())
+        })
+    }
+
     /// The end of a source is read where it matters.
     fn missed_source(&self) -> Option<&Uid> {
         None

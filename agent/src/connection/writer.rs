@@ -210,11 +210,11 @@ impl Writer {
     }
 
     pub(crate) fn consumer_path(&self, key: &ObjectKey) -> String {
-        format!("{}/{}", self.resource.collection(&key.namespace), key.name)
+        self.resource.path(&key.namespace, &key.name)
     }
 
     pub(crate) fn provider_path(&self, target: Target<'_>) -> String {
-        format!("{}/{}", self.resource.collection(target.place), target.name)
+        self.resource.path(target.place, target.name)
     }
 }
 

@@ -3,11 +3,13 @@
 use bindery_api::{
     Condition, Severity, annotations,
     conditions::{
-        self, CONTRACT_UNVERIFIED, EXPORT_NOT_SELECTED, EXPORT_REMOVED, PROVIDER_ACCESS_COMPLETE, RIGHTS_MISSING,
-        SECRET_VALID, false_condition, true_condition, unknown_condition,
+        self, CONTRACT_UNVERIFIED, EXPORT_NOT_SELECTED, EXPORT_REMOVED, INVALID_NAMES, PROVIDER_ACCESS_COMPLETE,
+        PROVIDER_DATA_ACCEPTED, PROVIDER_LIMIT_EXCEEDED, RIGHTS_MISSING, SECRET_VALID, false_condition, true_condition,
+        unknown_condition,
     },
     holder::HELD,
 };
+use bindery_runtime::guard::Limit;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -169,6 +171,35 @@ pub fn provider_access(
         reason,
         told.join("; "),
     ))
+}
+
+/// The condition ProviderDataAccepted; `None` unless the provider exceeds a limit, or objects of it have invalid names.
+pub fn provider_data(session: Option<&ObservedSession>) -> Option<Condition> {
+    let session = session?;
+    let of = |severity, reason, message| Some(false_condition(PROVIDER_DATA_ACCEPTED, severity, reason, message));
+    if let Some(exceeded) = session.faults.exceeded() {
+        let flag = match exceeded.limit {
+            Limit::Objects => Some("--provider-max-objects"),
+            Limit::Bytes => Some("--provider-max-bytes"),
+            Limit::Answer => None,
+        };
+        let raise = flag.map_or_else(String::new, |flag| {
+            format!(", or raise {flag} of the konnector and its memory limit")
+        });
+        let message = format!(
+            "the provider of contract {} sends more than {} {}, the limit of the konnector: {} were counted at {}; nothing is synced with it \
+             and nothing is deleted until it sends less; ask the provider's admin what it sends{raise}",
+            session.contract, exceeded.max, exceeded.limit, exceeded.count, exceeded.path,
+        );
+        return of(Severity::Error, PROVIDER_LIMIT_EXCEEDED, message);
+    }
+    let invalid = session.faults.invalid_names()?;
+    let message = format!(
+        "the provider of contract {} has objects at {} whose names cannot be used, such as {}; these are skipped, and all others are synced; \
+         ask the provider's admin to delete them or to name them otherwise",
+        session.contract, invalid.path, invalid.first,
+    );
+    of(Severity::Warning, INVALID_NAMES, message)
 }
 
 /// Tells why this konnector does not hold a contract, and what ends that; `None` if it is not known to be so.

@@ -33,7 +33,7 @@ pub struct ProviderConnection<K> {
 #[derive(Debug)]
 struct AttachedSession {
     session: Arc<Session>,
-    _links: [Link; 5],
+    _links: [Link; 6],
     _subscription: Subscription,
 }
 
@@ -77,6 +77,7 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static> ProviderConnection<K> {
                 self.link(session.heartbeat()),
                 self.link(session.verification()),
                 self.link(session.standing()),
+                self.link(session.faults()),
             ],
             _subscription: {
                 let enqueue = self.enqueue();

@@ -6,7 +6,7 @@ use bindery_api::{
     adoption::Adoption,
     v1alpha2::{ClusterSecretKeyRef, SecretRef},
 };
-use bindery_runtime::events::Recorder;
+use bindery_runtime::{events::Recorder, guard::Limits};
 
 use super::{object_counts::ObjectCounts, other_konnectors::OtherKonnectors};
 use crate::{
@@ -39,6 +39,8 @@ pub struct ControllerOptions {
     pub only_own_bindings: bool,
     /// The ClusterRole with the rights on what bundles bind, for messages.
     pub bundles_role: String,
+    /// How much of what each provider sends is held.
+    pub limits: Limits,
 }
 
 /// What both controllers share. Clones share the same state.
@@ -107,6 +109,7 @@ impl ControllerContext {
             },
             client_certificate: self.options.client_certificate.clone(),
             network: self.options.network.clone(),
+            limits: self.options.limits,
         };
         self.sessions.enter(reached, settings)
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bindery_api::names::CLUSTER_BINDING;
+use bindery_runtime::guard::Faults;
 
 use crate::{
     consumer::Consumer,
@@ -50,6 +51,8 @@ pub struct ObservedSession {
     pub found: Option<Arc<str>>,
     /// Whether this konnector holds the contract.
     pub standing: Standing,
+    /// What is wrong with what the provider sends.
+    pub faults: Faults,
 }
 
 /// Which consumer cluster a contract is pinned to.
@@ -158,6 +161,7 @@ impl ObservedSession {
             found: verification.found,
             missing_rights: verification.missing,
             standing: session.standing().borrow().clone(),
+            faults: session.faults().borrow().clone(),
         }
     }
 

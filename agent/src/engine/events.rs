@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak, atomic::Ordering};
 
-use bindery_api::annotations;
+use bindery_api::{annotations, names};
 use bindery_runtime::{
     cache::ObjectKey,
     queue::Priority,
@@ -225,15 +225,13 @@ fn parse(version: &str) -> Version {
 }
 
 impl<F: SyncStrategy> Shared<F> {
-    /// The key of the source of a copy in the provider namespace of a consumer namespace. Names come from the other cluster
-    /// and become parts of request paths, so objects with invalid names are ignored: `None`.
+    /// The key of the source of a copy in the provider namespace of a consumer namespace. Its name, which the copy's annotations may
+    /// tell, comes from the other cluster and becomes a part of request paths, so one that is not valid is ignored: `None`.
     fn source_of(&self, consumer_namespace: &Arc<str>, copy: &Meta) -> Option<ObjectKey> {
         let noted = copy.annotations.get(annotations::CONSUMER_NAME);
         let placement = &self.frame.placement;
         let name = placement.source_name(&self.frame.contract, &copy.name, noted)?;
-        if name.is_empty() || matches!(name, "." | "..") || name.contains(['/', '%', '?', '#']) {
-            return None;
-        }
+        let name: names::ObjectName = name.parse().ok()?;
         Some(ObjectKey::new(Arc::clone(consumer_namespace), name))
     }
 

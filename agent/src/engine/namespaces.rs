@@ -10,6 +10,7 @@ use bindery_api::v1alpha2::InformerScope;
 use bindery_runtime::{
     backoff::Backoff,
     errors,
+    guard::{Faults, NameRule},
     queue::Priority,
     watch::{self, Source},
 };
@@ -81,11 +82,13 @@ impl<F: SyncStrategy> Shared<F> {
         }
         self.around.consumer_namespaces.synced().await;
         let mut paused = self.paused.subscribe();
+        let mut faults = self.around.guard.faults();
         let mut requested = Requested::default();
         self.places_settled();
         while let Some(work) = self.place_queue.next().await {
             // Waiting cannot fail: the sender lives as long as this task.
             let _ = paused.wait_for(|paused| !paused).await;
+            let _ = faults.wait_for(Faults::is_within_limits).await;
             self.around.holding.proven().await;
             let namespace = Arc::clone(work.key());
             match self.keep_place(&namespace, &mut requested).await {
@@ -139,7 +142,7 @@ impl<F: SyncStrategy> Shared<F> {
         let request = self.around.namespaces.get(&self.frame.contract, name);
         let is_assumed = request.is_none() && F::ASSUMES_PLACES && self.is_place_unreadable();
         let assigned = match request.as_deref() {
-            Some(request) => mapped::assigned(request, &self.frame.placement),
+            Some(request) => mapped::assigned(request, &self.frame.placement).unwrap_or_default(),
             None if is_assumed => mapped::assumed(&self.frame.contract, &consumer_namespace, &self.frame.placement),
             None => None,
         };
@@ -241,6 +244,7 @@ impl<F: SyncStrategy> Shared<F> {
     /// Watches the provider namespace of a consumer namespace, or lists it once if the provider is watched cluster-wide.
     pub(super) fn watch_place(self: &Arc<Self>, consumer_namespace: &Arc<str>, namespace: Arc<str>) {
         let source = Source::path(self.frame.resource.collection(&namespace));
+        let source = source.guarded(&self.around.guard, NameRule::Object);
         let handler = events::provider_namespace(Arc::downgrade(self), Arc::clone(consumer_namespace), namespace);
         let client = self.sides.provider.watch.clone();
         let task = if self.frame.informer_scope == InformerScope::Cluster {

@@ -6,6 +6,7 @@ use bindery_runtime::{
     backoff::Backoff,
     cache::ObjectKey,
     errors,
+    guard::Faults,
     queue::{Priority, Work},
 };
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -61,6 +62,7 @@ impl<F: SyncStrategy> Shared<F> {
     /// Processes queued objects until the queue is closed: each with a permit of its own, and within the engine's quota.
     pub(super) async fn work(self: Arc<Self>) {
         let mut paused = self.paused.subscribe();
+        let mut faults = self.around.guard.faults();
         let mut tasks = JoinSet::new();
         let mut share = self.around.budget.share();
         while let Some(priority) = self.queue.ready(Priority::Backlog).await {
@@ -71,6 +73,8 @@ impl<F: SyncStrategy> Shared<F> {
             share.begin(priority == Priority::Live && tasks.is_empty() && self.queue.len() == 1);
             // Waiting cannot fail: the sender lives as long as this task.
             let _ = paused.wait_for(|paused| !paused).await;
+            // What is known of a provider that sends too much may be out of date, so nothing is written.
+            let _ = faults.wait_for(Faults::is_within_limits).await;
             let Some(turn) = self.turn(priority).await else { return };
             let is_paused = *paused.borrow();
             if let Some(work) = (!is_paused).then(|| self.queue.try_next()).flatten() {

@@ -7,7 +7,7 @@
 use std::{collections::HashSet, fmt, marker::PhantomData, sync::Arc};
 
 use bindery_api::annotations;
-use bindery_runtime::watch::Decode;
+use bindery_runtime::{guard::Held, watch::Decode};
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
     de::{IgnoredAny, MapAccess, Visitor},
@@ -23,6 +23,8 @@ pub(crate) struct Object {
     /// All top-level fields but `apiVersion`, `kind`, `metadata` and `status`, sorted by name.
     pub body: Vec<(Box<str>, Box<RawValue>)>,
     pub status: Option<Box<RawValue>>,
+    /// Counts its text as held, if the provider sent it.
+    pub held: Option<Held>,
 }
 
 /// The metadata that the engine looks at.
@@ -60,6 +62,14 @@ impl Decode for Lean {
     fn version(object: &Object) -> Option<u64> {
         // Zero stands for an object without a resource version.
         Some(object.meta.resource_version.0).filter(|version| *version > 0)
+    }
+
+    fn name(object: &Object) -> (&str, &str) {
+        (&object.meta.namespace, &object.meta.name)
+    }
+
+    fn hold(object: &mut Object, held: Held) {
+        object.held = Some(held);
     }
 }
 
@@ -168,7 +178,12 @@ impl<'de> Visitor<'de> for ObjectVisitor {
         }
         body.sort_by(|left, right| left.0.cmp(&right.0));
         let meta = meta.ok_or_else(|| serde::de::Error::missing_field("metadata"))?;
-        Ok(Object { meta, body, status })
+        Ok(Object {
+            meta,
+            body,
+            status,
+            held: None,
+        })
     }
 }
 

@@ -50,6 +50,14 @@ fn text_of(bytes: [u8; 16], f: &mut fmt::Formatter<'_>) -> fmt::Result {
 // === impl Uid ===
 
 impl Uid {
+    /// The length of its text, if that is kept.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        match &self.0 {
+            Kind::Uuid(_) => 0,
+            Kind::Other(text) => text.len(),
+        }
+    }
+
     /// The UID as text.
     pub(crate) fn text(&self) -> Arc<str> {
         match &self.0 {

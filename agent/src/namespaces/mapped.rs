@@ -6,7 +6,8 @@ use std::sync::Arc;
 use bindery_api::{
     Conditions as _, Severity, annotations,
     conditions::{ConditionStatus, READY},
-    labels, names,
+    labels,
+    names::{self, InvalidName, NamespaceName},
     v1alpha2::APIServiceNamespace,
 };
 use bindery_runtime::preconditions::unchanged;
@@ -85,14 +86,35 @@ pub(crate) fn is_for(request: &APIServiceNamespace, export: &OwnerReference) -> 
 }
 
 /// The provider namespace that was assigned, also while it is being deleted, because the konnector deletes the copies
-/// in it.
-pub(crate) fn assigned(request: &APIServiceNamespace, placement: &Placement) -> Option<Arc<str>> {
-    let status = request.status.as_ref()?;
-    let namespace = match placement {
-        Placement::Shared => status.shared_namespace.as_deref()?,
-        _ => status.namespace.as_deref()?,
+/// in it. Fails if what was assigned cannot be a namespace.
+pub(crate) fn assigned(
+    request: &APIServiceNamespace,
+    placement: &Placement,
+) -> Result<Option<Arc<str>>, InvalidNamespace> {
+    let status = request.status.as_ref();
+    let namespace = status.and_then(|status| match placement {
+        Placement::Shared => status.shared_namespace.as_deref(),
+        _ => status.namespace.as_deref(),
+    });
+    let Some(namespace) = namespace.filter(|namespace| !namespace.is_empty()) else {
+        return Ok(None);
     };
-    (!namespace.is_empty()).then(|| namespace.into())
+    match namespace.parse::<NamespaceName>() {
+        Ok(name) => Ok(Some(name.into())),
+        Err(reason) => Err(InvalidNamespace {
+            name: names::quoted(namespace),
+            reason,
+        }),
+    }
+}
+
+/// A provider namespace that was assigned and cannot be one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the provider assigned {name}, and the name of a namespace {reason}; ask the provider's admin")]
+pub(crate) struct InvalidNamespace {
+    /// Its name, escaped.
+    name: String,
+    reason: InvalidName,
 }
 
 /// The provider namespace that a backend assigns to a consumer namespace of which the konnector may read no APIServiceNamespace. An
@@ -104,11 +126,14 @@ pub(crate) fn assumed(contract: &str, consumer_namespace: &str, placement: &Plac
     }
 }
 
-/// The backend's message about why it assigns no provider namespace.
+/// Why a consumer namespace gets no provider namespace: the backend's message, or that what it assigned cannot be one.
 pub(crate) fn refusal(request: &APIServiceNamespace, placement: &Placement) -> Option<Arc<str>> {
-    let ready = request
-        .condition(READY)
-        .filter(|_| assigned(request, placement).is_none())?;
+    match assigned(request, placement) {
+        Ok(None) => {}
+        Ok(Some(_)) => return None,
+        Err(invalid) => return Some(invalid.to_string().into()),
+    }
+    let ready = request.condition(READY)?;
     (ready.status == ConditionStatus::False && ready.severity == Severity::Error).then(|| ready.message.as_str().into())
 }
 
@@ -191,6 +216,20 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_be_a_namespace_is_not_used() {
+        let of = |namespace: &str| {
+            let mut request = request(&[]);
+            request.status.get_or_insert_default().namespace = Some(namespace.to_owned());
+            assigned(&request, &Placement::Mapped)
+        };
+        assert_eq!(of("kube-bind-x-west").unwrap().as_deref(), Some("kube-bind-x-west"));
+        assert_eq!(of(""), Ok(None));
+        for bad in ["..", "a/b", "a?b=", "west.a", "a\nb", "A"] {
+            assert!(of(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
     fn only_namespaced_resources_have_a_namespace_by_default() {
         let assumed = |placement: &Placement| assumed("kube-bind-x", "team1", placement);
         assert_eq!(assumed(&Placement::Mapped).as_deref(), Some("kube-bind-x-team1"));
@@ -213,6 +252,8 @@ mod tests {
             Some("it is in the way")
         );
         assert_eq!(with(not_ready(Severity::Info), None), None);
+        let invalid = with(not_ready(Severity::Error), Some("../x\u{1b}")).unwrap();
+        assert!(invalid.contains(r#"assigned "../x\u{1b}""#), "{invalid}");
         assert_eq!(with(not_ready(Severity::Error), Some("place")), None);
     }
 }

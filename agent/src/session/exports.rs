@@ -3,6 +3,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use bindery_api::v1alpha2::APIServiceExport;
+use bindery_runtime::guard::{Guard, Held};
 use parking_lot::{RwLock, RwLockWriteGuard};
 use tokio::{sync::watch, time::Instant};
 
@@ -21,12 +22,16 @@ pub struct Exports {
 struct Shared {
     view: RwLock<ExportView>,
     changes: watch::Sender<u64>,
+    /// Counts what is held of the provider.
+    guard: Option<Guard>,
 }
 
 /// The state of the exports.
 #[derive(Debug, Default)]
 struct ExportView {
     exports: HashMap<Arc<str>, ExportEntry>,
+    /// The count of each, if the exports are counted.
+    held: HashMap<Arc<str>, Held>,
     complete: bool,
     failure: Option<ReadFailure>,
     /// Since when the source is read without a break.
@@ -104,6 +109,22 @@ impl ExportList {
 }
 
 impl Exports {
+    /// Exports that are counted by the guard of their provider.
+    pub(super) fn guarded(guard: &Guard) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                guard: Some(guard.clone()),
+                ..Shared::default()
+            }),
+        }
+    }
+
+    /// Counts an export.
+    fn hold(&self, name: &str, entry: &ExportEntry) -> Option<(Arc<str>, Held)> {
+        let guard = self.shared.guard.as_ref()?;
+        Some((name.into(), guard.hold(1, entry.length())))
+    }
+
     /// Returns what is known about one export.
     pub fn get(&self, name: &str) -> ExportLookup {
         let view = self.shared.view.read();
@@ -164,6 +185,9 @@ impl Exports {
         let mut view = self.shared.view.write();
         let recovered = is_well && view.recover();
         let before = view.exports.insert(name.into(), entry.clone());
+        if before.as_ref() != Some(entry) {
+            view.held.extend(self.hold(name, entry));
+        }
         self.publish(&view, recovered || before.as_ref() != Some(entry));
     }
 
@@ -173,6 +197,7 @@ impl Exports {
         let meant = view.exports.get(name).is_some_and(|entry| entry.uid() == uid);
         if meant {
             view.exports.remove(name);
+            view.held.remove(name);
         }
         self.publish(&view, meant);
     }
@@ -183,6 +208,13 @@ impl Exports {
         let recovered = view.recover();
         let changed = recovered || !view.complete || view.exports != snapshot.exports;
         view.exports = snapshot.exports;
+        if changed {
+            view.held = view
+                .exports
+                .iter()
+                .filter_map(|(name, entry)| self.hold(name, entry))
+                .collect();
+        }
         view.complete = true;
         self.publish(&view, changed);
     }
@@ -240,6 +272,33 @@ impl ExportView {
 }
 
 impl ExportEntry {
+    /// The length of its text, in bytes.
+    fn length(&self) -> u64 {
+        /// Counts bytes that are written.
+        struct Length(u64);
+
+        impl std::io::Write for Length {
+            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+                self.0 += bytes.len() as u64;
+                Ok(bytes.len())
+            }
+
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+
+        match self {
+            Self::Whole(export) => {
+                let mut length = Length(0);
+                // What cannot be written as JSON was not read from JSON: it is short.
+                let _ = serde_json::to_writer(&mut length, &**export);
+                length.0
+            }
+            Self::Broken { uid, message } => (uid.len() + message.len()) as u64,
+        }
+    }
+
     /// What is known about the export.
     fn lookup(&self) -> ExportLookup {
         match self {

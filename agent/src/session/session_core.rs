@@ -9,6 +9,7 @@ use bindery_api::{
 use bindery_runtime::{
     cache::Cache,
     events::Recorder,
+    guard::{Guard, NameRule},
     kubeconfig::{Fingerprint, ProviderAccess},
     watch::Source,
 };
@@ -142,15 +143,20 @@ impl SessionCore {
             .holders
             .of(&reached.contract.uid, Some(&unverified), refused.is_some());
         let unreadable = watch::Sender::new(false);
+        let guard = Guard::new(settings.limits);
         let surroundings = Surroundings {
             unreadable_namespaces: unreadable.subscribe(),
-            namespaces: Cache::start(watch.clone(), Source::of::<APIServiceNamespace>(Some(namespace))),
+            namespaces: Cache::start(
+                watch.clone(),
+                Source::of::<APIServiceNamespace>(Some(namespace)).guarded(&guard, NameRule::Label),
+            ),
             consumer_namespaces: consumer.namespaces.clone(),
             recorder: tools.recorder.clone(),
             metrics: Arc::clone(&tools.sync_metrics),
             budget: Budget::default(),
             tally: Tally::default(),
             holding: holder.holding().clone(),
+            guard: guard.clone(),
         };
         let claims = Claims::new(Site {
             contract: reached.contract.clone(),
@@ -167,11 +173,16 @@ impl SessionCore {
             sides,
             surroundings,
             consumer,
-            exports: Exports::default(),
-            schemas: Cache::start(watch.clone(), Source::of::<BoundSchema>(Some(namespace))),
+            exports: Exports::guarded(&guard),
+            schemas: Cache::start(
+                watch.clone(),
+                Source::of::<BoundSchema>(Some(namespace)).guarded(&guard, NameRule::Subdomain),
+            ),
             cluster_binding: Cache::start(
                 watch.clone(),
-                Source::of::<ClusterBinding>(Some(namespace)).fields(format!("metadata.name={CLUSTER_BINDING}")),
+                Source::of::<ClusterBinding>(Some(namespace))
+                    .fields(format!("metadata.name={CLUSTER_BINDING}"))
+                    .guarded(&guard, NameRule::Subdomain),
             ),
             reports: StatusReports::default(),
             claims,

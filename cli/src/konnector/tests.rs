@@ -107,5 +107,6 @@ fn the_konnector_runs_with_as_little_as_it_can() {
     assert_eq!(container["livenessProbe"]["httpGet"]["path"], "/healthz");
     assert_eq!(container["readinessProbe"]["httpGet"]["path"], "/readyz");
     assert!(container["resources"]["requests"]["memory"].is_string());
+    assert_eq!(container["resources"]["limits"]["memory"], "2Gi");
     assert_eq!(container["env"][0]["name"], "POD_NAMESPACE");
 }

@@ -85,8 +85,7 @@ impl<W: Write> Printer<W> {
     pub(crate) fn document(&mut self, document: &impl Serialize) -> Result<(), Failure> {
         match self.format {
             Format::Json => {
-                let text =
-                    serde_json::to_string_pretty(document).map_err(|error| Failure::Format(error.to_string()))?;
+                let text = terminal::json(document).map_err(Failure::Format)?;
                 writeln!(self.out, "{text}")?;
             }
             _ => write!(self.out, "{}", yaml(document)?)?,
@@ -106,16 +105,16 @@ impl<W: Write> Printer<W> {
         self.flush()
     }
 
-    /// Prints a text without changing it.
+    /// Prints a text. What could rewrite the terminal is replaced, since names and messages of others may be in it.
     pub(crate) fn text(&mut self, text: &str) -> Result<(), Failure> {
-        self.out.write_all(text.as_bytes())?;
+        self.out.write_all(terminal::printable_text(text).as_bytes())?;
         self.flush()
     }
 
     fn rows<S: Show>(&mut self, items: &[S], now: Timestamp) -> Result<(), Failure> {
         if self.format == Format::Name {
             for item in items {
-                writeln!(self.out, "{}", item.reference())?;
+                writeln!(self.out, "{}", printable(&item.reference()))?;
             }
             return self.flush();
         }

@@ -13,17 +13,17 @@ use crate::{
 };
 
 /// A way to the provider on which the lists of exports can be falsified, and which can be cut.
-struct Way {
-    liar: Liar,
-    line: Proxy,
+pub(crate) struct Way {
+    pub(crate) liar: Liar,
+    pub(crate) line: Proxy,
 }
 
 /// What is bound over it: one API with an object, and one without.
-struct Bench {
-    way: Way,
+pub(crate) struct Bench {
+    pub(crate) way: Way,
     contract: Contract,
-    bundle: Bundle,
-    pair: Pair,
+    pub(crate) bundle: Bundle,
+    pub(crate) pair: Pair,
     held: Offer,
     bare: Offer,
 }
@@ -58,21 +58,21 @@ impl Way {
         self.line.sever();
     }
 
-    fn repent(&self) {
+    pub(crate) fn repent(&self) {
         self.liar.repent();
         self.line.sever();
     }
 }
 
 /// Whether it is a watch.
-fn resumes(uri: &Uri) -> bool {
+pub(crate) fn resumes(uri: &Uri) -> bool {
     uri.query().is_some_and(|query| query.contains("watch="))
 }
 
 // === impl Bench ===
 
 impl Bench {
-    async fn start(case: &Case, apis: [&'static str; 2]) -> Result<Self> {
+    pub(crate) async fn start(case: &Case, apis: [&'static str; 2]) -> Result<Self> {
         let [held, bare] = apis.map(Offer::new);
         let contract = case.contract(&case.world.p, &[held, bare]).await?;
         let way = Way::start(case).await?;

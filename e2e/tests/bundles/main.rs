@@ -10,6 +10,7 @@ mod deletion;
 mod exports;
 mod forbidden;
 mod handmade;
+mod hostile;
 mod lists;
 mod order;
 mod outage;
@@ -91,4 +92,16 @@ fn no_outage_takes_anything_away() -> Result<()> {
         lists::a_list_without_its_end().boxed_local(),
         lists::an_empty_list().boxed_local(),
     ])
+}
+
+/// A provider that lists without end is paused and loses nothing, and another provider's objects are synced meanwhile.
+#[test]
+fn a_provider_that_lists_without_end_stalls_no_other() -> Result<()> {
+    together(vec![hostile::a_list_without_end().boxed_local()])
+}
+
+/// An API server that does not validate sends names with parts of paths.
+#[test]
+fn names_that_lead_elsewhere_are_skipped_and_the_others_sync() -> Result<()> {
+    together(vec![hostile::names_of_other_paths().boxed_local()])
 }

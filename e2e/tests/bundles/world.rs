@@ -24,6 +24,8 @@ pub(crate) const A_WHILE: Duration = Duration::from_secs(2);
 /// How soon a konnector of the suite asks again where nothing says otherwise. No heartbeat falls between a backup of a provider and
 /// its restore, after which the konnector would wait for the user.
 const POLLING: [&str; 2] = ["--provider-polling-interval=2s", "--heartbeat-interval=2h"];
+/// How many objects a konnector of the suite holds of a provider, which is more than any case makes.
+pub(crate) const OBJECTS_MAX: &str = "20000";
 
 /// Why it could not be started is told by every case: it is not tried again.
 static WORLD: OnceCell<Result<World, String>> = OnceCell::const_new();
@@ -65,7 +67,8 @@ async fn provider(name: &str) -> Result<Provider> {
 
 async fn consumer(name: &str) -> Result<Consumer> {
     let plane = ControlPlane::start_audited(name).await?;
-    Consumer::start_on(plane, &[&lease::PATIENT[..], &POLLING].concat()).await
+    let limit = ["--provider-max-objects", OBJECTS_MAX];
+    Consumer::start_on(plane, &[&lease::PATIENT[..], &POLLING, &limit].concat()).await
 }
 
 // === impl World ===

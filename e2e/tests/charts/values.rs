@@ -40,6 +40,10 @@ fn each_value_of_the_konnector_is_its_flag() -> Result<()> {
         ("replicas=3", &[][..]),
         ("pollingInterval=1m30s", &["--provider-polling-interval=1m30s"]),
         ("heartbeatInterval=1m", &["--heartbeat-interval=1m"]),
+        (
+            "providerMaxObjects=1000000,providerMaxBytes=1Gi",
+            &["--provider-max-objects=1000000", "--provider-max-bytes=1Gi"],
+        ),
         ("adoption=opt-in", &["--adoption=opt-in"]),
         ("onlyOwnBindings=true", &["--only-own-bindings"]),
         ("installCrds=false", &["--install-crds=false"]),

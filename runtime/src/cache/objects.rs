@@ -3,11 +3,15 @@
 use std::{collections::HashMap, sync::Arc};
 
 use super::ObjectKey;
+use crate::guard::Held;
 
 /// The objects of a cache. A namespace without objects has no entry.
 pub(super) struct Objects<K> {
-    namespaces: HashMap<Arc<str>, HashMap<Arc<str>, Arc<K>>>,
+    namespaces: HashMap<Arc<str>, HashMap<Arc<str>, Entry<K>>>,
 }
+
+/// An object, and the count of it where its API server is not trusted.
+type Entry<K> = (Arc<K>, Option<Box<Held>>);
 
 impl<K> Objects<K> {
     pub(super) fn len(&self) -> usize {
@@ -15,13 +19,20 @@ impl<K> Objects<K> {
     }
 
     pub(super) fn get(&self, namespace: &str, name: &str) -> Option<&Arc<K>> {
-        self.namespaces.get(namespace)?.get(name)
+        self.namespaces.get(namespace)?.get(name).map(|(object, _)| object)
+    }
+
+    /// Returns an object with its count.
+    pub(super) fn entry(&self, namespace: &str, name: &str) -> Option<Entry<K>> {
+        let (object, held) = self.namespaces.get(namespace)?.get(name)?;
+        Some((Arc::clone(object), held.clone()))
     }
 
     /// Stores an object; returns the one that it replaces.
-    pub(super) fn insert(&mut self, key: &ObjectKey, object: Arc<K>) -> Option<Arc<K>> {
+    pub(super) fn insert(&mut self, key: &ObjectKey, object: Arc<K>, held: Option<Box<Held>>) -> Option<Arc<K>> {
         let namespace = self.namespaces.entry(Arc::clone(&key.namespace)).or_default();
-        namespace.insert(Arc::clone(&key.name), object)
+        let before = namespace.insert(Arc::clone(&key.name), (object, held));
+        before.map(|(object, _)| object)
     }
 
     pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<Arc<K>> {
@@ -30,24 +41,37 @@ impl<K> Objects<K> {
         if namespace.is_empty() {
             self.namespaces.remove(&key.namespace);
         }
-        removed
+        removed.map(|(object, _)| object)
     }
 
     /// All objects of a namespace, in no order.
     pub(super) fn in_namespace(&self, namespace: &str) -> impl Iterator<Item = &Arc<K>> {
-        self.namespaces.get(namespace).into_iter().flat_map(HashMap::values)
+        let objects = self.namespaces.get(namespace).into_iter().flat_map(HashMap::values);
+        objects.map(|(object, _)| object)
     }
 
     /// All objects, in no order.
     pub(super) fn values(&self) -> impl Iterator<Item = &Arc<K>> {
-        self.namespaces.values().flat_map(HashMap::values)
+        self.namespaces
+            .values()
+            .flat_map(HashMap::values)
+            .map(|(object, _)| object)
     }
 
     /// All objects with their keys, in no order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (ObjectKey, &Arc<K>)> {
         self.namespaces.iter().flat_map(|(namespace, objects)| {
             let key = |name| ObjectKey::new(Arc::clone(namespace), Arc::clone(name));
-            objects.iter().map(move |(name, object)| (key(name), object))
+            objects.iter().map(move |(name, (object, _))| (key(name), object))
+        })
+    }
+
+    /// Takes out all objects with their keys and counts, in no order.
+    pub(super) fn into_entries(self) -> impl Iterator<Item = (ObjectKey, Arc<K>, Option<Box<Held>>)> {
+        self.namespaces.into_iter().flat_map(|(namespace, objects)| {
+            let key = move |name| ObjectKey::new(Arc::clone(&namespace), name);
+            let entries = objects.into_iter();
+            entries.map(move |(name, (object, held))| (key(name), object, held))
         })
     }
 }
@@ -76,7 +100,7 @@ mod tests {
             for (namespace, name, value) in steps {
                 let key = ObjectKey::new(format!("ns{namespace}"), name.to_string());
                 let (was, expect) = match value {
-                    Some(value) => (objects.insert(&key, Arc::new(value)), plain.insert(key.clone(), value)),
+                    Some(value) => (objects.insert(&key, Arc::new(value), None), plain.insert(key.clone(), value)),
                     None => (objects.remove(&key), plain.remove(&key)),
                 };
                 prop_assert_eq!(was.map(|value| *value), expect);

@@ -2,6 +2,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 
 use super::*;
+use crate::guard::Guard;
 
 fn map(name: &str, version: &str) -> ConfigMap {
     let mut map = ConfigMap::default();
@@ -9,6 +10,41 @@ fn map(name: &str, version: &str) -> ConfigMap {
     map.metadata.namespace = Some("ns".to_owned());
     map.metadata.resource_version = Some(version.to_owned());
     map
+}
+
+fn shown(object: ConfigMap) -> Shown<ConfigMap> {
+    Shown { object, held: None }
+}
+
+#[test]
+fn what_is_held_of_a_server_that_is_not_trusted_is_counted() {
+    let guard = Guard::unlimited();
+    let shared = Arc::new(Shared {
+        objects: RwLock::default(),
+        handlers: RwLock::default(),
+        health: channel::Sender::default(),
+    });
+    let mut handle = event_handler(Arc::clone(&shared));
+    let held = |name: &str, bytes| Shown {
+        object: map(name, "1"),
+        held: Some(Box::new(guard.hold(1, bytes))),
+    };
+    handle(Event::Reset);
+    handle(Event::Listed(held("a", 10)));
+    handle(Event::Listed(held("b", 20)));
+    assert_eq!(guard.held(), (2, 30));
+    handle(Event::Failed(kube::Error::LinesCodecMaxLineLengthExceeded));
+    assert_eq!(guard.held(), (0, 0), "a list that broke off is given up");
+    handle(Event::Reset);
+    handle(Event::Listed(held("a", 10)));
+    handle(Event::Listed(held("b", 20)));
+    handle(Event::Complete("1".to_owned()));
+    handle(Event::Applied(held("b", 5)));
+    assert_eq!(guard.held(), (2, 15));
+    handle(Event::Deleted(held("a", 10)));
+    assert_eq!(guard.held(), (1, 5));
+    drop((handle, shared));
+    assert_eq!(guard.held(), (0, 0));
 }
 
 #[test]
@@ -28,7 +64,7 @@ fn a_second_list_reports_only_what_differs() {
     let mut list = |objects: Vec<ConfigMap>| {
         handle(Event::Reset);
         for object in objects {
-            handle(Event::Listed(object));
+            handle(Event::Listed(shown(object)));
         }
         handle(Event::Complete("9".to_owned()));
         let mut changes = std::mem::take(&mut *seen.lock());
@@ -59,7 +95,9 @@ async fn a_handler_may_read_the_cache_though_somebody_waits_to_write() {
         watch: Arc::new(AbortOnDropHandle::new(tokio::spawn(std::future::pending()))),
     };
     let first = Arc::new(map("a", "1"));
-    cache.shared.set(&ObjectKey::of(&*first), Some(&first), Priority::Live);
+    cache
+        .shared
+        .set(&ObjectKey::of(&*first), Some((&first, None)), Priority::Live);
     let (sender, found) = std::sync::mpsc::channel();
     let task = std::thread::spawn(move || {
         let (inner, writer) = (cache.clone(), Arc::clone(&cache.shared));
@@ -68,7 +106,7 @@ async fn a_handler_may_read_the_cache_though_somebody_waits_to_write() {
             let shared = Arc::clone(&writer);
             std::thread::spawn(move || {
                 let second = Arc::new(map("b", "1"));
-                writer.objects.write().insert(&ObjectKey::of(&*second), second);
+                writer.objects.write().insert(&ObjectKey::of(&*second), second, None);
             });
             // No other reader gets the lock once a writer waits for it.
             while shared.objects.try_read().is_some() {
@@ -93,7 +131,7 @@ fn an_object_that_cannot_be_read_stays_as_it_was() {
     let mut handle = event_handler(Arc::clone(&shared));
     for event in [
         Event::Reset,
-        Event::Listed(map("a", "1")),
+        Event::Listed(shown(map("a", "1"))),
         Event::Complete("1".to_owned()),
         Event::Reset,
         Event::Unreadable(ObjectName {

@@ -7,13 +7,18 @@ use http::Request;
 use kube::Client;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::client::{RequestKind, ResponseTimer};
+use crate::{
+    client::{RequestKind, ResponseTimer},
+    guard::{Held, Reader},
+};
 
 /// The longest text of an event that is read, in bytes: an object has some 1.5 MiB at rest at most, which JSON may escape to
 /// more.
 const LINE_BYTES_MAX: usize = 16 << 20;
+/// Half an event, or of a page, up to this many bytes does not count as held.
+const LINE_BYTES_FREE: usize = 64 << 10;
 /// The longest page of a list that is read, in bytes.
-const PAGE_BYTES_MAX: usize = 64 << 20;
+pub(super) const PAGE_BYTES_MAX: usize = 64 << 20;
 /// A request without an answer, or a list without its next byte, for this long has failed.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 const NO_ANSWER: &str = "the API server does not answer";
@@ -75,8 +80,14 @@ pub(super) async fn read_on(
     Ok(length > 0)
 }
 
-/// Appends a whole body to a text. Returns false, without reading on, where the text gets longer than a page may be.
-pub(super) async fn read_all(body: &mut (impl AsyncBufRead + Unpin), text: &mut Vec<u8>) -> Result<bool, kube::Error> {
+/// Appends a whole body to a text. Returns false, without reading on, where the text gets longer than a page may be. A text that gets long
+/// counts for the reader, since several lists may have one at a time.
+pub(super) async fn read_all(
+    body: &mut (impl AsyncBufRead + Unpin),
+    text: &mut Vec<u8>,
+    mut reader: Option<&mut Reader>,
+) -> Result<bool, kube::Error> {
+    let mut held: Option<Held> = None;
     loop {
         let append = |chunk: &[u8]| {
             text.extend_from_slice(chunk);
@@ -88,12 +99,26 @@ pub(super) async fn read_all(body: &mut (impl AsyncBufRead + Unpin), text: &mut 
         if text.len() > PAGE_BYTES_MAX {
             return Ok(false);
         }
+        if let Some(reader) = reader.as_mut().filter(|_| text.len() > LINE_BYTES_FREE) {
+            held.get_or_insert_with(|| reader.hold(0, 0))
+                .resize(0, text.len() as u64);
+            if reader.is_full() {
+                return Err(io_error("a page is too long while so much else is held"));
+            }
+        }
     }
 }
 
 /// Appends the text up to and with the next line break. Returns false at the end of the body; what came without a line break
 /// is half an event.
-pub(super) async fn read_line(body: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) -> Result<bool, kube::Error> {
+///
+/// A line that gets long counts for the reader, since many watches may have one at a time.
+pub(super) async fn read_line(
+    body: &mut (impl AsyncBufRead + Unpin),
+    line: &mut Vec<u8>,
+    mut reader: Option<&mut Reader>,
+) -> Result<bool, kube::Error> {
+    let mut held: Option<Held> = None;
     loop {
         let chunk = body.fill_buf().await.map_err(kube::Error::ReadEvents)?;
         if chunk.is_empty() {
@@ -108,6 +133,13 @@ pub(super) async fn read_line(body: &mut (impl AsyncBufRead + Unpin), line: &mut
         body.consume_unpin(length);
         if end.is_some() {
             return Ok(true);
+        }
+        if let Some(reader) = reader.as_mut().filter(|_| line.len() > LINE_BYTES_FREE) {
+            held.get_or_insert_with(|| reader.hold(0, 0))
+                .resize(0, line.len() as u64);
+            if reader.is_full() {
+                return Err(io_error("an event is too long while so much else is held"));
+            }
         }
     }
 }
@@ -149,7 +181,7 @@ mod tests {
         let mut body = &b"one\ntwo\nhal"[..];
         let mut lines = Vec::new();
         let mut line = Vec::new();
-        while read_line(&mut body, &mut line).await.unwrap() {
+        while read_line(&mut body, &mut line, None).await.unwrap() {
             lines.push(String::from_utf8(std::mem::take(&mut line)).unwrap());
         }
         assert_eq!(lines, ["one\n", "two\n"]);

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use http::Request;
 
+use crate::guard::{Guard, NameRule, Reader};
+
 /// A collection of objects of one kind, and selectors that limit it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
@@ -13,6 +15,8 @@ pub struct Source {
     pub labels: String,
     /// Only objects with these fields, such as `metadata.name=cluster`; empty for all.
     pub fields: String,
+    /// The guard against what the API server sends, if it is not trusted, and the names that its objects may have.
+    pub guard: Option<(Guard, NameRule)>,
 }
 
 // === impl Source ===
@@ -33,7 +37,21 @@ impl Source {
             path: path.into(),
             labels: String::new(),
             fields: String::new(),
+            guard: None,
         }
+    }
+
+    /// Guards against what the API server sends: objects have names by this rule, and are counted.
+    #[must_use]
+    pub fn guarded(mut self, guard: &Guard, rule: NameRule) -> Self {
+        self.guard = Some((guard.clone(), rule));
+        self
+    }
+
+    /// Begins to judge what comes, if the API server is not trusted.
+    pub(super) fn reader(&self) -> Option<Reader> {
+        let (guard, rule) = self.guard.as_ref()?;
+        Some(guard.reader(Arc::clone(&self.path), *rule))
     }
 
     /// Limits the collection by a label selector, in the syntax of kubectl's `-l`.

@@ -20,7 +20,10 @@ use super::{
     watcher::is_later,
     *,
 };
-use crate::errors;
+use crate::{
+    errors,
+    guard::{Guard, Limits, NameRule},
+};
 
 #[derive(Deserialize)]
 struct Thing {
@@ -34,6 +37,12 @@ struct Things;
 
 impl Decode for Things {
     type Object = Thing;
+
+    const COUNTS_OBJECTS: bool = true;
+
+    fn name(thing: &Thing) -> (&str, &str) {
+        (&thing.metadata.namespace, &thing.metadata.name)
+    }
 
     fn decode(&self, json: &str) -> serde_json::Result<Thing> {
         serde_json::from_str(json)
@@ -101,6 +110,10 @@ impl Server {
 
     /// The events that a handler gets within a time, except that the script has ended.
     async fn told_within(&self, time: Duration) -> Vec<String> {
+        self.told_of(Source::path("/api/v1/things"), time).await
+    }
+
+    async fn told_of(&self, source: Source, time: Duration) -> Vec<String> {
         let told = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&told);
         let handler = move |event: Event<Thing>| {
@@ -116,7 +129,7 @@ impl Server {
                 Event::Failed(error) => format!("failed {}", errors::explain(&error)),
             });
         };
-        let watching = run(self.client(), Source::path("/api/v1/things"), Things, handler);
+        let watching = run(self.client(), source, Things, handler);
         // Time is paused: this passes when nothing else can happen.
         let _ = timeout(time, watching).await;
         let mut told = std::mem::take(&mut *told.lock());
@@ -206,6 +219,55 @@ async fn a_list_with_an_object_that_has_no_name_says_nothing() {
     assert_eq!(told[3..5], ["reset", "listed a x"], "{told:?}");
     assert!(told[5].contains("no name"), "{told:?}");
     assert_eq!(told[6..], ["reset", "listed a x", "complete 5"], "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_that_lead_elsewhere_are_skipped_in_lists_and_changes() {
+    let list = r#"{"items":[{"metadata":{"name":"team1/otherresources/x?y="},"says":"x"},{"metadata":{"name":"../b"},"says":1},
+        {"metadata":{"name":"a"},"says":"x"}],"metadata":{"resourceVersion":"5"}}"#;
+    let changes = event("ADDED", "c%2fd", 6) + &event("ADDED", "c", 7) + &event("DELETED", "c%2fd", 8);
+    let server = Server::new(&[(200, list), (200, &changes)]);
+    let guard = Guard::unlimited();
+    let source = Source::path("/api/v1/things").guarded(&guard, NameRule::Object);
+    let told = server.told_of(source, Duration::from_secs(25)).await;
+    assert_eq!(told, ["reset", "listed a x", "complete 5", "following", "applied c y"]);
+}
+
+/// Each page promises more.
+#[tokio::test(start_paused = true)]
+async fn a_list_without_end_is_read_up_to_the_limit_and_not_again_at_once() {
+    let torn = r#"{"items":[{"metadata":{"name":"a"},"says":"x"},{"metadata":"#;
+    let page = |at: u32| {
+        let items: Vec<_> = (0..2)
+            .map(|item| format!(r#"{{"metadata":{{"name":"a{at}-{item}"}},"says":"x"}}"#))
+            .collect();
+        format!(
+            r#"{{"metadata":{{"resourceVersion":"5","continue":"more"}},"items":[{}]}}"#,
+            items.join(",")
+        )
+    };
+    let pages: Vec<_> = (0..50).map(page).collect();
+    let script: Vec<_> = std::iter::once(torn)
+        .chain(pages.iter().map(String::as_str))
+        .map(|page| (200, page))
+        .collect();
+    let server = Server::new(&script);
+    let guard = Guard::new(Limits {
+        objects: 5,
+        bytes: 1 << 20,
+    });
+    let faults = guard.faults();
+    let source = Source::path("/api/v1/things").guarded(&guard, NameRule::Object);
+    let told = server.told_of(source, Duration::from_secs(8)).await;
+    assert_eq!(
+        told.iter().filter(|event| event.starts_with("listed a")).count(),
+        1 + 5,
+        "{told:?}"
+    );
+    assert!(!told.iter().any(|event| event.starts_with("complete")), "{told:?}");
+    assert!(told.last().unwrap().contains("limits of the konnector"), "{told:?}");
+    assert_eq!(server.queries.lock().len(), 1 + 3);
+    assert!(faults.borrow().is_within_limits(), "the watch was dropped");
 }
 
 #[tokio::test(start_paused = true)]

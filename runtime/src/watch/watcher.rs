@@ -11,7 +11,12 @@ use super::{
     Decode, Event, Source,
     read::{ApiServer, Body, io_error, read_all, read_line, utf8, within_limit},
 };
-use crate::{backoff::Backoff, client::RequestKind, errors};
+use crate::{
+    backoff::Backoff,
+    client::RequestKind,
+    errors,
+    guard::{Reader, Verdict},
+};
 
 mod list;
 
@@ -38,6 +43,12 @@ const EARLY: Duration = Duration::from_secs(10);
 const AFTER_EARLY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(1));
 /// A watch that lasted this long begins a new row of early ends.
 const LASTED: Duration = Duration::from_mins(1);
+
+/// Pauses before an API server that is not trusted is read again after it exceeded a limit. Each attempt may read as much as the limit
+/// allows.
+const AFTER_EXCEEDED: Backoff = Backoff::new(Duration::from_secs(10), Duration::from_mins(5));
+/// What the handler is told of a limit that is exceeded. The guard tells which one.
+const EXCEEDED: &str = "it sends more than the limits of the konnector allow";
 
 /// The state of a watcher, which says what its next step does.
 pub(super) enum State {
@@ -83,6 +94,10 @@ pub(super) struct Watcher<C, D, H> {
     early: u32,
     /// Watches in a row that expired (410) before any event.
     expired: u32,
+    /// Judges what comes, if the API server is not trusted.
+    reader: Option<Reader>,
+    /// Attempts in a row that exceeded a limit.
+    exceeded: u32,
 }
 
 #[derive(Deserialize)]
@@ -114,6 +129,8 @@ where
 {
     pub(super) fn new(api: C, source: Source, decode: D, handler: H) -> Self {
         Self {
+            reader: source.reader(),
+            exceeded: 0,
             api,
             source,
             decode,
@@ -136,12 +153,17 @@ where
                 match self.list().await {
                     Ok(version) => {
                         self.failures = 0;
+                        if self.reader.as_mut().is_some_and(|reader| !reader.complete()) {
+                            return self.exceeded(io_error(EXCEEDED)).await;
+                        }
+                        self.exceeded = 0;
                         if begun.elapsed() > QUICK_LIST {
                             State::Checking(version)
                         } else {
                             State::Starting(version)
                         }
                     }
+                    Err(error) if self.is_exceeded() => self.exceeded(error).await,
                     Err(error) => self.failed(error, State::Listing).await,
                 }
             }
@@ -157,7 +179,7 @@ where
                 Ok(watch) => State::Watching(watch),
                 Err(error) => self.interrupted(error, version, false).await,
             },
-            State::Watching(mut watch) => match watch.next().await {
+            State::Watching(mut watch) => match watch.next(self.reader.as_mut()).await {
                 Ok(true) => match self.event(&watch.line) {
                     Ok(version) => {
                         (watch.version, watch.has_progress) = (version, true);
@@ -173,6 +195,9 @@ where
 
     /// Decides how to go on after a failure between this version and the next.
     async fn interrupted(&mut self, error: kube::Error, version: String, has_progress: bool) -> State {
+        if self.is_exceeded() {
+            return self.exceeded(error).await;
+        }
         if has_progress {
             self.failures = 0;
         }
@@ -222,6 +247,20 @@ where
         }
     }
 
+    /// Whether a limit was exceeded since the last complete list.
+    fn is_exceeded(&self) -> bool {
+        self.reader.as_ref().is_some_and(Reader::is_exceeded)
+    }
+
+    /// Gives up what is read, and lists anew after a pause: only a complete list within the limits shows what there is.
+    async fn exceeded(&mut self, error: kube::Error) -> State {
+        tracing::warn!(path = %self.source.path, "the provider exceeds a limit");
+        (self.handler)(Event::Failed(error));
+        sleep(AFTER_EXCEEDED.delay(self.exceeded)).await;
+        self.exceeded += 1;
+        State::Listing
+    }
+
     async fn failed(&mut self, error: kube::Error, next: State) -> State {
         tracing::debug!(path = %self.source.path, error = %errors::explain(&error), "watch failed");
         (self.handler)(Event::Failed(error));
@@ -239,7 +278,7 @@ where
         let request = self.source.request(&[("limit", "1")])?;
         let mut body = within_limit(self.api.get(request)).await?;
         let mut text = Vec::new();
-        if !read_all(&mut body, &mut text).await? {
+        if !read_all(&mut body, &mut text, self.reader.as_mut()).await? {
             return Err(io_error("an object of the list is too long"));
         }
         let page: Page<'_> = serde_json::from_str(utf8(&text)?).map_err(kube::Error::SerdeError)?;
@@ -276,12 +315,24 @@ where
             return Err(kube::Error::Api(Box::new(status)));
         }
         let is_object = matches!(event.kind, "ADDED" | "MODIFIED" | "DELETED");
-        let object = is_object.then(|| self.decode(event.object.get())).flatten();
+        let mut object = is_object.then(|| self.decode(event.object.get())).flatten();
         let version = match object.as_ref().and_then(D::version) {
             Some(version) => version.to_string(),
             None => bookmark(event.object)?,
         };
         self.seen = version.parse().map_or(self.seen, |seen| self.seen.max(seen));
+        if let Some((object, reader)) = object.as_mut().zip(self.reader.as_mut()) {
+            let (namespace, name) = D::name(object);
+            let verdict = match event.kind {
+                "DELETED" => reader.deleted(namespace, name),
+                _ => reader.applied(namespace, name),
+            };
+            match verdict {
+                Verdict::Take => D::hold(object, reader.hold(D::COUNTS_OBJECTS.into(), event.object.get().len())),
+                Verdict::Skip => return Ok(version),
+                Verdict::Exceeded => return Err(io_error(EXCEEDED)),
+            }
+        }
         if let Some(object) = object {
             (self.handler)(match event.kind {
                 "DELETED" => Event::Deleted(object),
@@ -303,10 +354,10 @@ where
 
 impl OpenWatch {
     /// Reads the next event into `line`. False at the end of the watch; `line` then holds what came of a torn event.
-    async fn next(&mut self) -> Result<bool, kube::Error> {
+    async fn next(&mut self, reader: Option<&mut Reader>) -> Result<bool, kube::Error> {
         self.line.clear();
         self.line.shrink_to(LINE_CAPACITY_KEPT);
-        let read = timeout(SILENCE_MAX, read_line(&mut self.body, &mut self.line)).await;
+        let read = timeout(SILENCE_MAX, read_line(&mut self.body, &mut self.line, reader)).await;
         read.unwrap_or_else(|_| Err(io_error("the watch fell silent")))
     }
 }

@@ -48,6 +48,10 @@ pub const PROVIDER_REACHABLE: &str = "ProviderReachable";
 /// Type of the condition of a binding or bundle that is False while the konnector lacks rights in the contract namespace
 /// (`RightsMissing`, or `ContractUnverified`); otherwise there is no such condition.
 pub const PROVIDER_ACCESS_COMPLETE: &str = "ProviderAccessComplete";
+/// Type of the condition of a binding or bundle that is False while the konnector does not use all that the provider sends: it exceeds a
+/// limit, so that nothing is synced with it ([`PROVIDER_LIMIT_EXCEEDED`]), or objects have invalid names and are skipped
+/// ([`INVALID_NAMES`]). Otherwise there is no such condition.
+pub const PROVIDER_DATA_ACCEPTED: &str = "ProviderDataAccepted";
 /// Type of the condition of a binding that says whether all objects are in sync.
 pub const OBJECTS_IN_SYNC: &str = "ObjectsInSync";
 /// Type of the condition of a binding that says whether claimed objects are in sync. The message lists what is claimed and
@@ -66,6 +70,10 @@ pub const DRAINING: &str = "Draining";
 pub const EXPORT_REMOVED: &str = "ExportRemoved";
 /// Reason of [`PROVIDER_ACCESS_COMPLETE`]: the konnector may not do all that it needs in the contract namespace.
 pub const RIGHTS_MISSING: &str = "RightsMissing";
+/// Reason of [`PROVIDER_DATA_ACCEPTED`]: the provider sends more than the limits of the konnector allow.
+pub const PROVIDER_LIMIT_EXCEEDED: &str = "ProviderLimitExceeded";
+/// Reason of [`PROVIDER_DATA_ACCEPTED`]: objects of the provider have names that cannot be used.
+pub const INVALID_NAMES: &str = "InvalidNames";
 /// Reason of several conditions: the konnector may not read what tells one contract from another, so that it deletes and ends
 /// nothing.
 pub const CONTRACT_UNVERIFIED: &str = "ContractUnverified";

@@ -12,8 +12,8 @@ pub use rbac::{
     konnector_cluster_role, resources_cluster_role, resources_role,
 };
 pub use typed::{
-    BoundSchemaName, ClusterIdentity, CollectionName, ContractName, ExportName, InvalidName, RequestName, TemplateName,
-    Uid, plain_text,
+    BoundSchemaName, ClusterIdentity, CollectionName, ContractName, ExportName, GroupName, InvalidName, NamespaceName,
+    ObjectName, PluralName, RequestName, TemplateName, Uid, VersionName, plain_text,
 };
 
 /// Length limit of a namespace's name: that of a DNS label (RFC 1123).
@@ -132,6 +132,49 @@ pub fn is_label(name: &str) -> bool {
 /// Whether a name is a DNS subdomain (RFC 1123), as those of most objects must be.
 pub fn is_subdomain(name: &str) -> bool {
     name.len() <= NAME_LENGTH_MAX && name.split('.').all(is_part)
+}
+
+/// Whether a name can be one segment of the path of an API call, as it stands. Kubernetes asks of every object's name that it is no
+/// `.` or `..` and holds no `/` or `%`; a name with other characters that end or change a path is none here either.
+pub fn is_path_segment(name: &str) -> bool {
+    !name.is_empty() && name.len() <= NAME_LENGTH_MAX && name.bytes().all(is_path_byte) && !is_dots(name)
+}
+
+/// Appends one segment to the path of an API call. Whatever could end the segment or change the path is escaped, so that no name
+/// leads to another object than that of this name.
+pub fn push_segment(path: &mut String, segment: &str) {
+    use std::fmt::Write as _;
+
+    path.push('/');
+    let is_dots = is_dots(segment);
+    for byte in segment.bytes() {
+        if is_path_byte(byte) && !is_dots {
+            path.push(char::from(byte));
+        } else {
+            // Writing to a String cannot fail.
+            let _ = write!(path, "%{byte:02X}");
+        }
+    }
+}
+
+/// Shows a name that is not valid: in quotes, with its special characters escaped, and cut if it is long.
+pub fn quoted(name: &str) -> String {
+    /// Bytes of a name that are shown.
+    const SHOWN_MAX: usize = 100;
+
+    let shown = &name[..name.floor_char_boundary(SHOWN_MAX)];
+    let rest = if shown.len() < name.len() { "..." } else { "" };
+    format!("{shown:?}{rest}")
+}
+
+/// Whether a byte may stand in a segment of a path (RFC 3986).
+fn is_path_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte)
+}
+
+/// Whether a segment leads to the path itself or to the one above.
+fn is_dots(segment: &str) -> bool {
+    matches!(segment, "." | "..")
 }
 
 fn is_part(part: &str) -> bool {

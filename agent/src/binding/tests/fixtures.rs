@@ -1,5 +1,6 @@
 //! Observed bindings for tests of decisions.
 
+use bindery_runtime::guard::Faults;
 use std::{collections::BTreeMap, sync::Arc};
 
 use bindery_api::{
@@ -99,6 +100,7 @@ pub(super) fn fresh() -> ObservedBinding {
             missing_rights: Vec::new(),
             found: Some("a".into()),
             standing: Standing::Held { instance: "i".into() },
+            faults: Faults::default(),
         }),
         crds: BTreeMap::new(),
         schemas: BTreeMap::from([(CRD.to_owned(), ObservedSchema::Present(schema()))]),

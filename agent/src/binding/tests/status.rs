@@ -1,5 +1,6 @@
 use bindery_api::{annotations, orphans::OrphanSet, v1alpha2::RemovedExports};
 use bindery_runtime::cache::ObjectKey;
+use bindery_runtime::guard::{Guard, Limits, NameRule};
 use kube::ResourceExt as _;
 use serde_json::json;
 
@@ -650,6 +651,33 @@ fn mere_progress_turns_no_condition() {
     let mut moved = draining("2 objects are left", false);
     moved.provider_pretty_name = Some("Far West".to_owned());
     assert!(!is_mere_progress(Some(&before), &moved));
+}
+
+#[test]
+fn what_a_provider_sends_and_is_not_used_is_told_with_the_mend() {
+    let guard = Guard::new(Limits { objects: 1, bytes: 9 });
+    let mut reader = guard.reader("/api/v1/secrets", NameRule::Object);
+    let told = || with(served(), |seen| session(seen).faults = guard.faults().borrow().clone());
+    let kind = types::PROVIDER_DATA_ACCEPTED;
+    assert_eq!(conditions::get(&status_of(&told()).conditions, kind), None);
+    reader.listed("west", "a\u{1b}[2J/b");
+    for says in [
+        r#""a\u{1b}[2J/b""#,
+        "others are synced",
+        "ask the provider's admin",
+        "/api/v1/secrets",
+    ] {
+        check(&told(), kind, "InvalidNames", Severity::Warning, says);
+    }
+    reader.listed("west", "b");
+    for says in [
+        "more than 1 objects",
+        "--provider-max-objects",
+        "2 were counted",
+        "nothing is deleted",
+    ] {
+        check(&told(), kind, "ProviderLimitExceeded", Severity::Error, says);
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Observed bundles for tests of decisions.
 
+use bindery_runtime::guard::Faults;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -96,6 +97,7 @@ pub(super) fn seen(exports: &[&str]) -> ObservedBundle {
             missing_rights: Vec::new(),
             found: Some("a".into()),
             standing: Standing::Held { instance: "i".into() },
+            faults: Faults::default(),
         }),
         exports: ExportList::default(),
         last_probe: Some(probe(1)),

@@ -4,7 +4,12 @@ use bindery_api::{
     placement::ClaimedPlacement,
     v1alpha2::{APIServiceNamespace, InformerScope, PermissionClaim},
 };
-use bindery_runtime::{cache::Cache, events::Recorder, watch::Source};
+use bindery_runtime::{
+    cache::Cache,
+    events::Recorder,
+    guard::{Guard, Limits, NameRule},
+    watch::Source,
+};
 use k8s_openapi::api::core::v1::Namespace;
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -29,9 +34,10 @@ pub(super) struct Town {
     pub(super) provider: Fake,
     pub(super) claims: Claims,
     pub(super) guard: Arc<Deletions>,
+    limits: Guard,
 }
 
-fn claims(consumer: &Fake, provider: &Fake) -> Claims {
+fn claims(consumer: &Fake, provider: &Fake, limits: &Guard) -> Claims {
     let (here, there) = (consumer.clients(), provider.clients());
     Claims::new(Site {
         contract: Contract {
@@ -39,7 +45,10 @@ fn claims(consumer: &Fake, provider: &Fake) -> Claims {
             namespace: CONTRACT.into(),
         },
         around: Surroundings {
-            namespaces: Cache::start(there.watch.clone(), Source::of::<APIServiceNamespace>(Some(CONTRACT))),
+            namespaces: Cache::start(
+                there.watch.clone(),
+                Source::of::<APIServiceNamespace>(Some(CONTRACT)).guarded(limits, NameRule::Label),
+            ),
             unreadable_namespaces: tokio::sync::watch::channel(false).1,
             consumer_namespaces: Cache::start(here.watch.clone(), Source::of::<Namespace>(None)),
             recorder: Recorder::silent(),
@@ -47,6 +56,7 @@ fn claims(consumer: &Fake, provider: &Fake) -> Claims {
             budget: Budget::default(),
             tally: Tally::default(),
             holding: crate::holder::Holding::proven_at_once(),
+            guard: limits.clone(),
         },
         sides: Sides {
             consumer: here,
@@ -58,13 +68,18 @@ fn claims(consumer: &Fake, provider: &Fake) -> Claims {
 
 impl Town {
     pub(super) fn new() -> Self {
+        Self::limited(Guard::unlimited())
+    }
+
+    fn limited(limits: Guard) -> Self {
         let (consumer, provider) = (Fake::new(), Fake::new());
         consumer.put("/api/v1/namespaces/west", &json!({}));
         Self {
-            claims: claims(&consumer, &provider),
+            claims: claims(&consumer, &provider, &limits),
             consumer,
             provider,
             guard: Arc::default(),
+            limits,
         }
     }
 
@@ -83,7 +98,7 @@ impl Town {
 
     /// Ends the konnector, and starts another one.
     pub(super) fn restart(&mut self) {
-        self.claims = claims(&self.consumer, &self.provider);
+        self.claims = claims(&self.consumer, &self.provider, &self.limits);
         self.guard = Arc::default();
     }
 
@@ -144,6 +159,66 @@ pub(super) fn withdrawn() -> Wanted {
 
 fn about_secrets(writes: Vec<String>) -> Vec<String> {
     writes.into_iter().filter(|write| write.contains("/secrets")).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_of_the_provider_that_lead_elsewhere_are_skipped_and_the_others_sync() {
+    let town = Town::new();
+    town.preseed("west");
+    town.preseed("a?x=y");
+    town.provider.put(&there("permit"), &opaque("1"));
+    town.provider.put(&there("a?b=c"), &opaque("2"));
+    town.set("cowboys", wanted(&[everything()]));
+    eventually("the copy", || town.consumer.get(&here("permit")).is_some()).await;
+    town.provider.put(&there("d%2fb=c"), &opaque("2"));
+    town.provider.put(&there("later"), &opaque("2"));
+    eventually("the later copy", || town.consumer.get(&here("later")).is_some()).await;
+    town.settled("cowboys").await;
+    let writes = [town.consumer.writes(), town.provider.writes()].concat();
+    let is_elsewhere = |write: &&String| write.contains("b=c") || write.contains("x=y");
+    assert_eq!(writes.iter().find(is_elsewhere), None);
+    assert!(town.limits.faults().borrow().invalid_names().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_exceeds_a_limit_waits_and_loses_nothing() {
+    let town = Town::limited(Guard::new(Limits {
+        objects: 6,
+        bytes: 1 << 20,
+    }));
+    town.preseed("west");
+    town.provider.put(&there("permit"), &opaque("1"));
+    town.consumer.put(&here("colt"), &opaque("1"));
+    town.set("cowboys", wanted(&[everything()]));
+    eventually("both copies", || {
+        town.provider.get(&there("colt")).is_some() && town.consumer.get(&here("permit")).is_some()
+    })
+    .await;
+    let more: Vec<_> = (0..40).map(|at| there(&format!("more-{at}"))).collect();
+    for path in &more {
+        town.provider.put(path, &opaque("1"));
+    }
+    eventually("the limit", || !town.limits.faults().borrow().is_within_limits()).await;
+    sleep(Duration::from_secs(1)).await;
+    town.consumer.writes();
+    town.provider.writes();
+    town.consumer.put(&here("bay"), &opaque("1"));
+    sleep(Duration::from_mins(2)).await;
+    assert_eq!(
+        [town.consumer.writes(), town.provider.writes()].concat(),
+        [""; 0],
+        "nothing is written meanwhile"
+    );
+    assert!(town.consumer.get(&here("permit")).is_some());
+    assert!(town.limits.held().0 <= 13, "{:?}", town.limits);
+    for path in &more {
+        town.provider.remove(path);
+    }
+    // Less is sent, and sync goes on by itself.
+    sleep(Duration::from_mins(6)).await;
+    eventually("what waited", || town.provider.get(&there("bay")).is_some()).await;
+    assert!(town.limits.faults().borrow().is_within_limits());
+    assert!(town.consumer.get(&here("permit")).is_some() && town.provider.get(&there("colt")).is_some());
 }
 
 #[tokio::test(start_paused = true)]

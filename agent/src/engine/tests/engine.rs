@@ -55,6 +55,7 @@ pub(super) fn engine() -> Engine {
         budget: Budget::default(),
         tally: Tally::default(),
         holding: crate::holder::Holding::held(),
+        guard: bindery_runtime::guard::Guard::unlimited(),
     };
     Engine::start(
         target,

@@ -1,9 +1,13 @@
 //! Reads exports from the backend's stream and from Kubernetes into one type.
 
-use std::sync::Arc;
+use std::{str::FromStr, sync::Arc};
 
-use bindery_api::v1alpha2::{
-    APIServiceExport, APIServiceExportSpec, APIServiceExportStatus, ConflictPolicy, InformerScope, Isolation,
+use bindery_api::{
+    names::{GroupName, InvalidName, NamespaceName, PluralName, VersionName, quoted},
+    v1alpha2::{
+        APIServiceExport, APIServiceExportSpec, APIServiceExportStatus, ConflictPolicy, GroupResource, InformerScope,
+        Isolation,
+    },
 };
 use bindery_proto::v1alpha2 as proto;
 use bindery_sdk::objects;
@@ -61,6 +65,7 @@ fn usable(export: &AnyExport) -> Result<APIServiceExport, String> {
     if spec.resources.is_empty() {
         return Err(NO_RESOURCES.to_owned());
     }
+    check_names(&spec)?;
     Ok(APIServiceExport {
         metadata: export.metadata.clone(),
         spec,
@@ -72,7 +77,8 @@ fn usable(export: &AnyExport) -> Result<APIServiceExport, String> {
 pub(crate) fn from_stream(export: proto::Export) -> (String, ExportEntry) {
     let meta = export.metadata.unwrap_or_default();
     let (name, uid) = (meta.name.clone(), meta.uid.clone());
-    let entry = match spec(export.spec.unwrap_or_default()) {
+    let read = spec(export.spec.unwrap_or_default()).map_err(str::to_owned);
+    let entry = match read.and_then(|spec| check_names(&spec).map(|()| spec)) {
         Ok(spec) => {
             let status = export.status.unwrap_or_default();
             let mut whole = APIServiceExport::new(&name, spec);
@@ -88,6 +94,45 @@ pub(crate) fn from_stream(export: proto::Export) -> (String, ExportEntry) {
         },
     };
     (name, entry)
+}
+
+/// Checks the names in a spec, which become parts of paths. Fails with the first that is not valid.
+fn check_names(spec: &APIServiceExportSpec) -> Result<(), String> {
+    let resources = spec.resources.iter();
+    for resource in resources {
+        check_resource(&resource.group_resource)?;
+        for version in &resource.versions {
+            check::<VersionName>("version", version)?;
+        }
+    }
+    for claim in &spec.permission_claims {
+        check_resource(&claim.group_resource)?;
+        for reference in &claim.selector.references {
+            check_resource(&reference.group_resource)?;
+            for version in &reference.versions {
+                check::<VersionName>("version", version)?;
+            }
+        }
+    }
+    match spec.cluster_scoped_namespace.as_deref() {
+        None | Some("") => Ok(()),
+        Some(namespace) => check::<NamespaceName>("namespace", namespace),
+    }
+}
+
+fn check_resource(resource: &GroupResource) -> Result<(), String> {
+    if !resource.is_core() {
+        check::<GroupName>("group", &resource.group)?;
+    }
+    check::<PluralName>("resource", &resource.resource)
+}
+
+/// Checks one name of an export.
+fn check<N: FromStr<Err = InvalidName>>(what: &str, name: &str) -> Result<(), String> {
+    match name.parse::<N>() {
+        Ok(_) => Ok(()),
+        Err(invalid) => Err(format!("with {what} {}, which {invalid}", quoted(name))),
+    }
 }
 
 /// Reads the spec of a streamed export. Fails if it holds values that this konnector does not know.
@@ -190,6 +235,19 @@ mod tests {
         check_broken(|spec| spec.informer_scope = 0, "informer scope");
         check_broken(|spec| spec.conflict_policy = 99, "conflict policy");
         check_broken(|spec| spec.resources.clear(), "resources");
+        check_broken(|spec| spec.resources[0].group = "a/b".to_owned(), r#"group "a/b""#);
+        check_broken(
+            |spec| spec.resources[0].resource = "x?y=".to_owned(),
+            r#"resource "x?y=""#,
+        );
+        check_broken(
+            |spec| spec.resources[0].versions[0] = "v1\u{1b}[2J".to_owned(),
+            r#"version "v1\u{1b}[2J""#,
+        );
+        check_broken(
+            |spec| spec.cluster_scoped_namespace = "..".to_owned(),
+            r#"namespace "..""#,
+        );
         check_broken(
             |spec| {
                 spec.retention = Some(proto::Retention {
@@ -237,6 +295,7 @@ mod tests {
         check("/spec/isolation", json!("Mirrored"), "Mirrored");
         check("/spec/informerScope", json!("Galaxy"), "Galaxy");
         check("/spec/resources", json!([]), "without resources");
+        check("/spec/resources/0/group", json!("a/../b"), "a/../b");
         check("/spec", json!(7), "cannot be read");
         check("/spec", Value::Null, "cannot be read");
     }

@@ -4,6 +4,7 @@ use std::{mem, sync::Arc, time::Duration};
 
 use bindery_runtime::{
     errors,
+    guard::{Guard, NameRule},
     watch::{self, Decode, Event, Source},
 };
 use kube::Client;
@@ -26,6 +27,8 @@ pub(super) struct KubernetesFallback {
     pub(super) pause: channel::Receiver<Duration>,
     /// The longest pause after a failed list.
     pub(super) retry: Duration,
+    /// Checks the names of exports, and limits how much of them is held.
+    pub(super) guard: Guard,
 }
 
 /// Handles the events of a watch or a list.
@@ -45,6 +48,14 @@ impl Decode for ExportDecoder {
 
     fn decode(&self, json: &str) -> serde_json::Result<AnyExport> {
         serde_json::from_str(json)
+    }
+
+    fn name(export: &AnyExport) -> (&str, &str) {
+        let meta = &export.metadata;
+        (
+            meta.namespace.as_deref().unwrap_or_default(),
+            meta.name.as_deref().unwrap_or_default(),
+        )
     }
 }
 
@@ -93,7 +104,7 @@ impl KubernetesFallback {
 
     /// The collection of exports of the contract.
     fn source(&self) -> Source {
-        Source::of::<AnyExport>(Some(&self.namespace))
+        Source::of::<AnyExport>(Some(&self.namespace)).guarded(&self.guard, NameRule::Subdomain)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bindery_proto::v1alpha2::{ErrorReason, Export, WatchExportsRequest};
+use bindery_runtime::guard::{Guard, NameRule, Reader, Verdict};
 use bindery_sdk::WatchEvent;
 use kube::Client;
 use tokio::{
@@ -30,6 +31,8 @@ pub(crate) struct ExportFollower {
     pub(crate) pause: watch::Receiver<Duration>,
     /// The longest pause after a failure.
     pub(crate) retry: Duration,
+    /// Checks the names of exports, and limits how much of them is held.
+    pub(crate) guard: Guard,
 }
 
 /// State of one stream of the backend.
@@ -40,12 +43,21 @@ struct ExportStream {
     disconnected: bool,
     /// Whether Kubernetes is followed at the same time, so that failures of the stream do not count.
     has_fallback: bool,
+    /// Judges the exports that come.
+    reader: Option<Reader>,
 }
 
 impl ExportFollower {
     /// Follows the exports until dropped.
     pub(crate) async fn run(self) {
         let mut fallback = None;
+        let mut stream = ExportStream {
+            reader: Some(
+                self.guard
+                    .reader("the backend's stream of exports", NameRule::Subdomain),
+            ),
+            ..ExportStream::default()
+        };
         loop {
             let mut changes = self.credential.changes();
             let pause = match self.credential.backend() {
@@ -56,7 +68,7 @@ impl ExportFollower {
                     matches!(error, BackendError::ClientCertificate(_)).then(|| self.retry_pause())
                 }
                 Ok((route, client)) => {
-                    let failure = self.stream(&route, &client, &mut fallback).await;
+                    let failure = self.stream(&route, &client, &mut fallback, &mut stream).await;
                     tracing::info!(namespace = %self.namespace, failure, "the backend's stream of exports ended");
                     if fallback.is_none() {
                         self.exports.fail(failure);
@@ -85,15 +97,13 @@ impl ExportFollower {
         route: &BackendRoute,
         client: &bindery_sdk::Client,
         fallback: &mut Option<AbortOnDropHandle<()>>,
+        stream: &mut ExportStream,
     ) -> String {
         let mut watch = client.watch_exports(WatchExportsRequest {
             contract: self.namespace.to_string(),
             ..WatchExportsRequest::default()
         });
-        let mut stream = ExportStream {
-            disconnected: true,
-            ..ExportStream::default()
-        };
+        stream.begin();
         loop {
             let next = if stream.disconnected && fallback.is_none() {
                 let Ok(next) = timeout(PATIENCE, watch.next()).await else {
@@ -125,7 +135,9 @@ impl ExportFollower {
                         *fallback = None;
                     }
                     stream.has_fallback = fallback.is_some();
-                    stream.take(event, &self.exports);
+                    if !stream.take(event, &self.exports) {
+                        return "the backend sends more exports than the limits of the konnector allow".to_owned();
+                    }
                 }
             }
         }
@@ -137,6 +149,7 @@ impl ExportFollower {
             exports: self.exports.clone(),
             client: self.watch.clone(),
             namespace: Arc::clone(&self.namespace),
+            guard: self.guard.clone(),
             pause: self.pause.clone(),
             retry: self.retry,
         };
@@ -145,8 +158,14 @@ impl ExportFollower {
 }
 
 impl ExportStream {
-    /// Handles one event of the stream.
-    fn take(&mut self, event: WatchEvent<Export>, exports: &Exports) {
+    /// Begins another stream.
+    fn begin(&mut self) {
+        self.snapshot = None;
+        self.disconnected = true;
+    }
+
+    /// Handles one event of the stream. Returns false if the exports exceed a limit.
+    fn take(&mut self, event: WatchEvent<Export>, exports: &Exports) -> bool {
         match event {
             WatchEvent::Connected { resumed } => {
                 self.disconnected = false;
@@ -154,9 +173,24 @@ impl ExportStream {
                     exports.recovered();
                 }
             }
-            WatchEvent::SnapshotBegin { .. } => self.snapshot = Some(ExportSnapshot::default()),
+            WatchEvent::SnapshotBegin { .. } => {
+                self.snapshot = Some(ExportSnapshot::default());
+                if let Some(reader) = &mut self.reader {
+                    reader.begin();
+                }
+            }
             WatchEvent::Applied(export) => {
                 let (name, entry) = convert::from_stream(export);
+                let is_listed = self.snapshot.is_some();
+                let verdict = self.reader.as_mut().map(|reader| match is_listed {
+                    true => reader.listed("", &name),
+                    false => reader.applied("", &name),
+                });
+                match verdict {
+                    Some(Verdict::Exceeded) => return false,
+                    Some(Verdict::Skip) => return true,
+                    Some(Verdict::Take) | None => {}
+                }
                 match &mut self.snapshot {
                     Some(snapshot) => {
                         snapshot.add(&name, entry.clone());
@@ -175,6 +209,7 @@ impl ExportStream {
                 if let Some(snapshot) = self.snapshot.take() {
                     exports.replace(snapshot);
                 }
+                return self.reader.as_mut().is_none_or(Reader::complete);
             }
             WatchEvent::Disconnected { error, .. } => {
                 // An incomplete snapshot does not prove that exports are gone.
@@ -185,6 +220,7 @@ impl ExportStream {
                 }
             }
         }
+        true
     }
 }
 
@@ -241,6 +277,35 @@ mod tests {
             assert_eq!(exports.list().failing.is_some(), fails);
             assert!(stream.disconnected);
         }
+    }
+
+    #[test]
+    fn a_backend_that_sends_without_end_or_bad_names_is_read_no_further() {
+        let guard = Guard::new(bindery_runtime::guard::Limits {
+            objects: 3,
+            bytes: 1 << 20,
+        });
+        let exports = Exports::guarded(&guard);
+        let mut stream = ExportStream {
+            reader: Some(guard.reader("the stream", NameRule::Subdomain)),
+            ..ExportStream::default()
+        };
+        assert!(stream.take(WatchEvent::SnapshotBegin { refused: None }, &exports));
+        assert!(stream.take(WatchEvent::Applied(sent("../a?b")), &exports));
+        let taken = (0..10).take_while(|at| stream.take(WatchEvent::Applied(sent(&format!("a{at}"))), &exports));
+        assert_eq!(taken.count(), 2);
+        assert_eq!(guard.held().0, 2);
+        let faults = guard.faults().borrow().clone();
+        assert!(faults.exceeded().is_some() && faults.invalid_names().unwrap().first.contains("../a?b"));
+        stream.begin();
+        assert!(!exports.is_complete(), "that the snapshot ended proves nothing");
+        assert!(stream.take(WatchEvent::SnapshotBegin { refused: None }, &exports));
+        assert!(stream.take(WatchEvent::Applied(sent("a0")), &exports));
+        assert!(stream.take(WatchEvent::SnapshotComplete, &exports));
+        assert_eq!(
+            (guard.held().0, guard.faults().borrow().exceeded().is_some()),
+            (1, false)
+        );
     }
 
     #[test]

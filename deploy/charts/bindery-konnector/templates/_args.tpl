@@ -7,6 +7,12 @@
 {{- with .Values.heartbeatInterval }}
 - --heartbeat-interval={{ . }}
 {{- end }}
+{{- with .Values.providerMaxObjects }}
+- --provider-max-objects={{ int64 . }}
+{{- end }}
+{{- with .Values.providerMaxBytes }}
+- --provider-max-bytes={{ . }}
+{{- end }}
 {{- if ne .Values.adoption "off" }}
 - --adoption={{ .Values.adoption }}
 {{- end }}

@@ -3,13 +3,14 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::Watcher;
+use super::{EXCEEDED, Watcher};
 use crate::{
     errors,
+    guard::Verdict,
     watch::{
         Decode, Event, ObjectName,
         items::ItemReader,
-        read::{ApiServer, get_list, io_error, read_all, read_on, utf8, within_limit},
+        read::{ApiServer, PAGE_BYTES_MAX, get_list, io_error, read_all, read_on, utf8, within_limit},
     },
 };
 
@@ -64,7 +65,7 @@ where
         // connection. It tries again only if the API server was never reached.
         self.is_whole = body.as_ref().is_err_and(errors::is_unsent);
         let mut body = body?;
-        (self.handler)(Event::Reset);
+        self.reset();
         let mut items = ItemReader::default();
         while within_limit(read_on(&mut body, |text| items.read(text, |item| self.listed(item)))).await? {}
         let page: Page<'_> = serde_json::from_str(utf8(items.rest())?).map_err(kube::Error::SerdeError)?;
@@ -90,14 +91,18 @@ where
             }
             let mut body = get_list(&self.api, self.source.request(&pairs)?).await?;
             text.clear();
-            if !read_all(&mut body, &mut text).await? {
+            if !read_all(&mut body, &mut text, self.reader.as_mut()).await? {
+                if let Some(reader) = self.reader.as_mut().filter(|_| self.page == 1) {
+                    reader.exceed_answer(PAGE_BYTES_MAX);
+                    return Err(io_error(EXCEEDED));
+                }
                 self.page = (self.page / 2).max(1);
                 return Err(io_error("a page of the list is too long; smaller ones are asked for"));
             }
             let page: Page<'_> = serde_json::from_str(utf8(&text)?).map_err(kube::Error::SerdeError)?;
             if is_first {
                 self.begin(&page.metadata.resource_version);
-                (self.handler)(Event::Reset);
+                self.reset();
             }
             for item in page.items.into_iter().flatten() {
                 self.listed(item.get()).map_err(io_error)?;
@@ -111,14 +116,36 @@ where
 
     /// Hands over an object of a list. A list with an object whose name cannot be read fails: the object would count as gone.
     fn listed(&mut self, item: &str) -> Result<(), &'static str> {
-        if let Some(object) = self.decode(item) {
+        if let Some(mut object) = self.decode(item) {
+            if let Some(reader) = &mut self.reader {
+                let (namespace, name) = D::name(&object);
+                match reader.listed(namespace, name) {
+                    Verdict::Take => D::hold(&mut object, reader.hold(D::COUNTS_OBJECTS.into(), item.len())),
+                    Verdict::Skip => return Ok(()),
+                    Verdict::Exceeded => return Err(EXCEEDED),
+                }
+            }
             (self.handler)(Event::Listed(object));
             return Ok(());
         }
         let object: AnyObject =
             serde_json::from_str(item).map_err(|_| "an object of the list has no name that can be read")?;
-        (self.handler)(Event::Unreadable(object.metadata));
+        let ObjectName { namespace, name } = &object.metadata;
+        let verdict = self.reader.as_mut().map(|reader| reader.listed(namespace, name));
+        match verdict {
+            None | Some(Verdict::Take) => (self.handler)(Event::Unreadable(object.metadata)),
+            Some(Verdict::Skip) => {}
+            Some(Verdict::Exceeded) => return Err(EXCEEDED),
+        }
         Ok(())
+    }
+
+    /// Tells the handler that a list begins.
+    fn reset(&mut self) {
+        if let Some(reader) = &mut self.reader {
+            reader.begin();
+        }
+        (self.handler)(Event::Reset);
     }
 
     /// Notes the version of a list. If it is older than the latest version seen, the API server was restored from a

@@ -1,8 +1,8 @@
 //! Names that were validated once: a value of these types is never empty, and can stand in the path of an API call.
 
-use std::{fmt, ops::Deref, str::FromStr};
+use std::{fmt, ops::Deref, str::FromStr, sync::Arc};
 
-use super::{NAME_LENGTH_MAX, NAMESPACE_LENGTH_MAX, is_label, is_subdomain};
+use super::{NAME_LENGTH_MAX, NAMESPACE_LENGTH_MAX, is_label, is_path_segment, is_subdomain};
 
 /// Why a text is not a name of the kind that is wanted. Completes a sentence that begins with the field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,6 +19,11 @@ pub enum InvalidName {
     /// It is not a DNS subdomain (RFC 1123).
     #[error("must be a DNS subdomain: lower-case letters, digits, dashes and dots, 253 at most")]
     NoSubdomain,
+    /// It cannot be one segment of the path of an API call.
+    #[error(
+        "must be a name that can stand in a path: no spaces, slashes, percent or question marks or other such characters, 253 at most"
+    )]
+    NoSegment,
     /// It is longer than this number of bytes.
     #[error("must be at most {0} bytes long")]
     TooLong(usize),
@@ -34,14 +39,20 @@ macro_rules! names {
     ($($(#[$doc:meta])+ $name:ident: $check:ident;)+) => {$(
         $(#[$doc])+
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(String);
+        pub struct $name(Arc<str>);
 
         impl FromStr for $name {
             type Err = InvalidName;
 
             fn from_str(text: &str) -> Result<Self, InvalidName> {
                 $check(text)?;
-                Ok(Self(text.to_owned()))
+                Ok(Self(text.into()))
+            }
+        }
+
+        impl From<$name> for Arc<str> {
+            fn from(name: $name) -> Self {
+                name.0
             }
         }
 
@@ -72,6 +83,16 @@ names! {
     CollectionName: subdomain;
     /// Name of a bound schema of a contract.
     BoundSchemaName: subdomain;
+    /// Name of a namespace.
+    NamespaceName: label;
+    /// Name of an object, by the loosest rule that Kubernetes has for one: some kinds allow more than a DNS subdomain.
+    ObjectName: segment;
+    /// An API group other than the core group, which has an empty name.
+    GroupName: subdomain;
+    /// Plural name of a resource.
+    PluralName: label;
+    /// Version of an API, such as `v1alpha1`.
+    VersionName: label;
     /// Name of a request to bind, and of the export and the binding that come of it.
     RequestName: label;
     /// Identity of a consumer cluster, such as the UID of its namespace `kube-system`.
@@ -93,6 +114,14 @@ fn subdomain(text: &str) -> Result<(), InvalidName> {
         "" => Err(InvalidName::Empty),
         text if is_subdomain(text) => Ok(()),
         _ => Err(InvalidName::NoSubdomain),
+    }
+}
+
+fn segment(text: &str) -> Result<(), InvalidName> {
+    match text {
+        "" => Err(InvalidName::Empty),
+        text if is_path_segment(text) => Ok(()),
+        _ => Err(InvalidName::NoSegment),
     }
 }
 
@@ -138,5 +167,30 @@ mod tests {
         assert_eq!(" a".parse::<ClusterIdentity>(), Err(InvalidName::Padded));
         assert_eq!("a\nb".parse::<Uid>(), Err(InvalidName::Control));
         assert_eq!("x".repeat(64).parse::<Uid>(), Err(InvalidName::TooLong(63)));
+    }
+
+    #[test]
+    fn names_of_objects_stay_within_their_segment() {
+        for good in ["a", "a.b-c", "system:node", "kube_admin", "A~1", &"x".repeat(253)] {
+            assert_eq!(&*good.parse::<ObjectName>().unwrap(), good);
+        }
+        for bad in [
+            ".",
+            "..",
+            "a/b",
+            "team1/otherresources/x?y=",
+            "a%2fb",
+            "a#b",
+            "a b",
+            "a\u{1b}[2J",
+            "a\nb",
+            "é",
+            "a\u{202e}b",
+            &"x".repeat(254),
+        ] {
+            assert_eq!(bad.parse::<ObjectName>(), Err(InvalidName::NoSegment), "{bad:?}");
+            assert_eq!(bad.parse::<NamespaceName>(), Err(InvalidName::NoLabel), "{bad:?}");
+        }
+        assert_eq!("".parse::<ObjectName>(), Err(InvalidName::Empty));
     }
 }
