@@ -201,12 +201,13 @@ async fn metrics_tell_what_happened(provider: &Provider, consumer: &Consumer, co
 }
 
 /// Metrics of a server that has served a bind. The unit of a counter, `_total`, is in its samples alone.
-const SERVER_METRICS: [&str; 6] = [
+const SERVER_METRICS: [&str; 8] = [
     "bindery_grpc_call_seconds",
     "bindery_grpc_calls",
     "bindery_grpc_streams",
     "bindery_grpc_token_checks",
     "bindery_limit_refusals",
+    "bindery_policy_in_force",
     "bindery_released_objects",
     "bindery_tls_expires_in_seconds",
 ];

@@ -20,6 +20,7 @@ mod origin;
 mod tls;
 
 use crate::{
+    policy::PolicyTiming,
     settings::{GrpcEndpoint, KubernetesEndpoint, Settings},
     tls::{TlsSource, encode_certificate},
 };
@@ -33,6 +34,8 @@ const GRPC_FLAG: &str = "external-grpc-address";
 const PREFIX_LENGTH_MAX: usize = names::NAMESPACE_LENGTH_MAX - 15 - 13;
 /// Shortest lifetime of a token that the API server grants.
 const LIFETIME_MIN: Duration = Duration::from_mins(10);
+/// How often each admission policy is probed if nothing changes.
+const POLICY_INTERVAL: Duration = Duration::from_hours(1);
 
 /// Serves the APIs of this cluster to other clusters: people and automation bind templates over gRPC, konnectors follow
 /// what was bound and keep its objects in sync with this cluster's API server.
@@ -132,6 +135,15 @@ pub struct Args {
     /// How much one contract, or one principal, may have.
     #[command(flatten)]
     pub limits: LimitArgs,
+    /// Take rights back that rely on an admission policy of this server while the policy is gone: ten minutes after what the policy
+    /// forbids was admitted for the first time, until the policy is there again. Consumers cannot sync the objects concerned
+    /// meanwhile. Give this once you have an alert for metric bindery_policy_in_force. Without it, no new rights are given while
+    /// the policy is gone, and those that were given stay.
+    #[arg(long)]
+    pub withdraw_without_policy: bool,
+    /// How long a policy may be gone before rights are taken back, for tests.
+    #[arg(long, value_name = "DURATION", hide = true, default_value = "10m", value_parser = duration)]
+    pub policy_grace_period: Duration,
     /// Name of the provider, for people.
     #[arg(long, value_name = "NAME", default_value = "Bindery")]
     pub pretty_name: String,
@@ -289,6 +301,11 @@ impl Args {
             valuable_resources: self.valuable_resources.iter().cloned().collect(),
             cluster_wide_secret_claims: self.dangerous_cluster_wide_secret_claims,
             limits: self.limits.limits(),
+            policies: PolicyTiming {
+                interval: POLICY_INTERVAL,
+                grace: self.policy_grace_period,
+                withdraws: self.withdraw_without_policy,
+            },
             login_scopes: self.authentication.scopes(),
         })
     }

@@ -8,7 +8,7 @@ use bindery_runtime::{
     backoff::Backoff,
     cache::{Cache, Change, ObjectKey, Subscription},
     client::Clients,
-    queue::Queue,
+    queue::{Priority, Queue},
     watch::Source,
 };
 use k8s_openapi::api::{
@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use self::pending_requests::PendingRequests;
 use crate::{
     credentials::Issuer,
+    policy::PolicyMonitor,
     rbac::{claims, view},
     state::State,
     writes::WriteError,
@@ -133,6 +134,7 @@ pub async fn run(state: State, stop: CancellationToken) -> Result<(), JoinError>
     cluster_binding::start(&context, &mut running);
     anchors::start(&context, &mut running);
     retention::start(&context, &mut running, namespaces);
+    PolicyMonitor::start(&context.state, &running.stop, &mut running.tasks);
     tracing::info!("controllers run");
     finished(running.tasks).await
 }
@@ -221,6 +223,26 @@ impl Running {
         self.tasks.spawn(async move {
             stop.cancelled().await;
             queue.close();
+        });
+    }
+
+    /// Queues the keys that `keys` returns whenever it is known anew whether an admission policy is in force.
+    fn follow_policies<Key>(
+        &mut self,
+        context: &Context,
+        queue: &Queue<Key>,
+        keys: impl Fn() -> Vec<Key> + Send + 'static,
+    ) where
+        Key: Eq + Hash + Clone + Send + Sync + 'static,
+    {
+        let (queue, stop) = (queue.clone(), self.stop.clone());
+        let mut standings = context.state.policies.subscribe();
+        self.tasks.spawn(async move {
+            while let Some(Ok(())) = stop.run_until_cancelled(standings.changed()).await {
+                for key in keys() {
+                    queue.add(key, Priority::Backlog);
+                }
+            }
         });
     }
 

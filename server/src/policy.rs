@@ -1,4 +1,7 @@
-//! Proves that the admission policy of `deploy/server/policy.yaml` is in force: without it, rights on cluster-scoped objects
+//! Proves that the admission policies are in force. [`WatchedPolicy`] lists them: `monitor` watches and probes each, and `force` decides
+//! what follows.
+//!
+//! [`Prober`] tries the policy of `deploy/server/policy.yaml`: without it, rights on cluster-scoped objects
 //! would reach the objects of other consumers. A policy takes effect with a delay, and may be an older one, so that the server
 //! tries it each time before it grants such rights: by a dry run as the contract's account.
 
@@ -15,15 +18,22 @@ use k8s_openapi::api::{
     core::v1::ServiceAccount,
 };
 use kube::{
-    Api, Client, Config,
+    Api, Client, Config, ResourceExt as _,
     api::{ObjectMeta, PostParams},
     config::AuthInfo,
 };
 use secrecy::SecretString;
 
-use crate::{template::Refusal, writes::WriteError};
+use crate::{contract, state::State, template::Refusal, writes::WriteError};
 
+mod force;
+mod monitor;
 pub mod requests;
+
+pub use self::{
+    force::{PolicyTiming, Standing},
+    monitor::{PolicyMonitor, Standings},
+};
 
 /// Name of the policy and of its binding.
 pub const NAME: &str = "kube-bind-binder";
@@ -40,13 +50,27 @@ pub const SERVER_ANSWER: &str = "policy.probe is refused by kube-bind-server, re
 /// The shortest lifetime that the API server grants, in seconds. The token never leaves this process.
 const TOKEN_SECONDS: i64 = 600;
 
+/// How many contracts at most are tried for one probe, until one of them has an account.
+const CONTRACTS_TRIED_MAX: usize = 3;
+
+/// The admission policies that the server watches. A further one is a variant here, with its name and its probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WatchedPolicy {
+    /// Limits what contracts write. Rights on cluster-scoped objects and in shared namespaces rely on it.
+    Binder,
+    /// Verifies the authors of requests that are made as resources. Each of these is served after a proof of its own.
+    Requests,
+}
+
 /// What a probe of a policy showed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ProbeOutcome {
     /// The policy is in force: it denied the probe.
     Live,
-    /// The policy is not in force: the probe was admitted, or another policy denied it.
-    Missing,
+    /// The policy is not in force: the probe was admitted.
+    Admitted,
+    /// The policy of this version is not in force: an older version, or another policy, denied the probe.
+    OtherWords,
     /// The probe did not reach admission, for this cause.
     Unproved(String),
 }
@@ -58,6 +82,48 @@ pub struct Prober {
     config: Config,
     network: Network,
     client: Client,
+}
+
+// === impl WatchedPolicy ===
+
+impl WatchedPolicy {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Binder, Self::Requests];
+
+    /// Name of the policy and of its binding.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Binder => NAME,
+            Self::Requests => requests::NAME,
+        }
+    }
+
+    /// Whether only the account of a contract can probe the policy.
+    const fn needs_contract(self) -> bool {
+        match self {
+            Self::Binder => true,
+            Self::Requests => false,
+        }
+    }
+
+    /// Tries what the policy forbids. `None` if there is no account that the policy limits.
+    async fn probe(self, state: &State) -> Option<Result<ProbeOutcome, WriteError>> {
+        match self {
+            Self::Binder => state.prober.probe_any(contracts(state)).await,
+            Self::Requests => Some(state.author_verifier.probe().await),
+        }
+    }
+}
+
+/// The oldest contracts, whose accounts exist most likely.
+fn contracts(state: &State) -> Vec<String> {
+    let mut contracts = state
+        .caches
+        .namespaces
+        .list(|namespace| contract::is_contract(namespace) && !contract::is_terminating(namespace));
+    contracts.sort_by_key(|contract| (contract.creation_timestamp(), contract.name_any()));
+    contracts.truncate(CONTRACTS_TRIED_MAX);
+    contracts.iter().map(|contract| contract.name_any()).collect()
 }
 
 // === impl Prober ===
@@ -76,19 +142,35 @@ impl Prober {
 
     /// Checks that the policy limits what a contract writes. The inner error says why that is not certain.
     pub async fn prove(&self, contract: &str) -> Result<Result<(), Refusal>, WriteError> {
-        let token = self.token(contract).await?;
-        let unproved = |cause: String| Refusal::AdmissionPolicyUnproved { policy: NAME, cause };
-        let client = match self.client_of(&token) {
-            Ok(client) => client,
-            Err(error) => return Ok(Err(unproved(error.to_string()))),
-        };
-        let outcome = outcome(try_it(client, contract).await, NAME, ANSWER)?;
+        let outcome = self.probe(contract).await?;
         tracing::debug!(contract, ?outcome, "admission policy probed");
         Ok(match outcome {
             ProbeOutcome::Live => Ok(()),
-            ProbeOutcome::Missing => Err(Refusal::AdmissionPolicyMissing { policy: NAME }),
-            ProbeOutcome::Unproved(cause) => Err(unproved(cause)),
+            ProbeOutcome::Admitted | ProbeOutcome::OtherWords => Err(Refusal::AdmissionPolicyMissing { policy: NAME }),
+            ProbeOutcome::Unproved(cause) => Err(Refusal::AdmissionPolicyUnproved { policy: NAME, cause }),
         })
+    }
+
+    /// Tries the policy as the account of a contract.
+    async fn probe(&self, contract: &str) -> Result<ProbeOutcome, WriteError> {
+        let token = self.token(contract).await?;
+        match self.client_of(&token) {
+            Ok(client) => outcome(try_it(client, contract).await, NAME, ANSWER),
+            Err(error) => Ok(ProbeOutcome::Unproved(error.to_string())),
+        }
+    }
+
+    /// Tries the policy as the account of one of these contracts: the first with which something is shown. `None` without contracts.
+    async fn probe_any(&self, contracts: Vec<String>) -> Option<Result<ProbeOutcome, WriteError>> {
+        let mut last = None;
+        for contract in contracts {
+            let outcome = self.probe(&contract).await;
+            if !matches!(&outcome, Err(_) | Ok(ProbeOutcome::Unproved(_))) {
+                return Some(outcome);
+            }
+            last = Some(outcome);
+        }
+        last
     }
 
     async fn token(&self, contract: &str) -> Result<SecretString, WriteError> {
@@ -141,7 +223,7 @@ fn as_dry_run() -> PostParams {
 /// Judges by an answer whether the policy of that name is in force. It is if it denied the request with exactly these words.
 fn outcome<T>(answer: Result<T, kube::Error>, policy: &str, words: &str) -> Result<ProbeOutcome, WriteError> {
     let error = match answer {
-        Ok(_) => return Ok(ProbeOutcome::Missing),
+        Ok(_) => return Ok(ProbeOutcome::Admitted),
         Err(error) if errors::is_transient(&error) => return Err(error.into()),
         Err(error) => error,
     };
@@ -151,8 +233,11 @@ fn outcome<T>(answer: Result<T, kube::Error>, policy: &str, words: &str) -> Resu
         return Ok(ProbeOutcome::Live);
     }
     // Admission comes before the object is stored: a request that fails for an existing object was admitted.
-    if !denials.is_empty() || errors::is_already_exists(&error) {
-        return Ok(ProbeOutcome::Missing);
+    if errors::is_already_exists(&error) {
+        return Ok(ProbeOutcome::Admitted);
+    }
+    if !denials.is_empty() {
+        return Ok(ProbeOutcome::OtherWords);
     }
     Ok(ProbeOutcome::Unproved(errors::explain(&error)))
 }
@@ -198,14 +283,14 @@ mod tests {
             refusal(422, &format!("\"policy.probe\" is forbidden: {cause}"), Some(&cause))
         };
         check(denied(NAME, ANSWER), &ProbeOutcome::Live);
-        check(denied("other", ANSWER), &ProbeOutcome::Missing);
+        check(denied("other", ANSWER), &ProbeOutcome::OtherWords);
         let (words, revision) = ANSWER.rsplit_once(' ').unwrap();
         let revision: u32 = revision.parse().unwrap();
         for other in [revision - 1, revision + 1, revision * 10] {
-            check(denied(NAME, &format!("{words} {other}")), &ProbeOutcome::Missing);
+            check(denied(NAME, &format!("{words} {other}")), &ProbeOutcome::OtherWords);
         }
-        check(Ok(()), &ProbeOutcome::Missing);
-        check(refusal(409, "policy.probe exists", None), &ProbeOutcome::Missing);
+        check(Ok(()), &ProbeOutcome::Admitted);
+        check(refusal(409, "policy.probe exists", None), &ProbeOutcome::Admitted);
         // A name or message that repeats the words is not the policy's denial.
         let forged = format!("ValidatingAdmissionPolicy '{NAME}' with binding '{NAME}' denied request: {ANSWER}");
         check(refusal(403, &forged, None), &ProbeOutcome::Unproved(forged.clone()));

@@ -82,6 +82,7 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<()> {
         state.released.clone(),
     );
     state.refusals.register(&mut registry);
+    state.policies.register(&mut registry);
     let end = CancellationToken::new();
     // Until the last call has ended, also after the server was told to stop.
     let tls = tls.follow(&end);

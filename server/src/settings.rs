@@ -7,6 +7,7 @@ use bindery_proto::address::Address;
 use http::HeaderValue;
 
 use crate::limits::Limits;
+use crate::policy::PolicyTiming;
 
 /// The settings of a server, the same on all replicas except for their names.
 #[derive(Clone, Debug)]
@@ -43,6 +44,8 @@ pub struct Settings {
     pub cluster_wide_secret_claims: bool,
     /// The limits of tenants.
     pub limits: Limits,
+    /// When the admission policies are probed, and what follows if one is gone.
+    pub policies: PolicyTiming,
     /// Scopes that clients ask for when people log in.
     pub login_scopes: Vec<String>,
 }
@@ -150,6 +153,11 @@ pub(crate) mod tests {
             valuable_resources: BTreeSet::new(),
             cluster_wide_secret_claims: false,
             limits: Limits::default(),
+            policies: PolicyTiming {
+                interval: Duration::from_hours(1),
+                grace: Duration::from_mins(10),
+                withdraws: false,
+            },
             login_scopes: vec!["openid".to_owned(), "groups".to_owned()],
         }
     }

@@ -35,7 +35,7 @@ use crate::{
     audit::AuditLog,
     contract,
     limits::{Counts, Refusals},
-    policy::{Prober, requests::AuthorVerifier},
+    policy::{PolicyMonitor, Prober, requests::AuthorVerifier},
     rights::Rights,
     settings::Settings,
     template::{ClaimableScopes, Definitions},
@@ -64,6 +64,8 @@ pub struct State {
     pub rights: Rights,
     /// Proves that the admission policy limits what contracts may do.
     pub prober: Prober,
+    /// What is known of the admission policies, on the leader.
+    pub policies: PolicyMonitor,
     /// Checks whether the author of a request made as a resource was verified.
     pub author_verifier: AuthorVerifier,
     /// Records events about ClusterBindings and requests.
@@ -161,6 +163,7 @@ impl State {
             caches,
             rights: Rights::new(clients.write.clone()),
             prober: Prober::new(config, network.clone(), clients.write.clone()),
+            policies: PolicyMonitor::default(),
             author_verifier: AuthorVerifier::new(clients.write.clone(), &settings.namespace, &identity.username),
             settings: Arc::new(settings),
             grpc_ca,

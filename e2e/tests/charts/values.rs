@@ -135,6 +135,7 @@ fn each_value_of_the_server_is_its_flag() -> Result<()> {
             "maxNamespacesPerContract=1000000",
             &["--max-namespaces-per-contract=1000000"],
         ),
+        ("withdrawWithoutPolicy=true", &["--withdraw-without-policy"]),
         ("namespacePrefix=bind-", &["--namespace-prefix=bind-"]),
         (
             "tokenLifetime=30m,renewalLifetime=48h",

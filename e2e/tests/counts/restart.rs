@@ -22,6 +22,12 @@ const READS_MAX: usize = 40;
 /// By so much each kind of request may differ from one restart to another, which depends on what comes first. Fewer than
 /// there are objects more of any kind.
 const CHANCE: usize = 8;
+/// How the server probes each admission policy once when it starts, and then hourly: by dry runs, one of them as the contract.
+const PROBES: [&str; 3] = [
+    "Binder create apiservicenamespaces",
+    "Server create bindableresourcesrequests",
+    "Server create serviceaccounts/token",
+];
 /// Listed and not followed: the server looks once for what earlier versions left.
 const LISTED_ONCE: &str = "Server list secrets";
 
@@ -46,6 +52,11 @@ pub(crate) fn asked_little(world: &World, began: Mark) -> Result<Tally> {
     let (writes, reads): (Vec<_>, Vec<_>) = requests.iter().partition(|request| request.is_write());
     let mut written = tally(writes.into_iter().filter(|request| !is_routine(request)));
     let said: Tally = SAYS.iter().filter_map(|told| written.remove_entry(*told)).collect();
+    let probes: Tally = PROBES.iter().filter_map(|told| written.remove_entry(*told)).collect();
+    ensure!(
+        probes.values().all(|times| *times == 1),
+        "the policies were probed at the restart: {probes:?}"
+    );
     ensure!(written.is_empty(), "written at the restart: {written:?}");
     ensure!(
         said.values().sum::<usize>() <= SAYS_MAX,

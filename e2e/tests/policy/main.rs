@@ -1,9 +1,10 @@
 //! The admission policy of `deploy/server/policy.yaml`, sentence by sentence, with real tokens of `kube-binder`. RBAC lets
-//! them do everything here, so that what is refused is refused by the policy. And those of `account-policy.yaml`, line by line of
-//! the tables beside this file.
+//! them do everything here, so that what is refused is refused by the policy. Those of `account-policy.yaml`, line by line of
+//! the tables beside this file. And what the server does when a policy is gone.
 
 mod accounts;
 mod elsewhere;
 mod everywhere;
+mod watched;
 mod ways;
 mod world;

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bindery_api::{
-    Conditions as _, annotations, labels,
+    Conditions as _, annotations, labels, names,
     v1alpha2::{APIServiceExport, APIServiceExportRequest, Phase},
 };
 use bindery_runtime::{
@@ -18,7 +18,7 @@ use kube::{Resource, ResourceExt as _};
 use super::{Context, Next, Reconcile, Running, pending_requests, subject};
 use crate::{
     contract, rbac, request, template,
-    writes::{self, WriteError},
+    writes::{self, Write, WriteError},
 };
 
 mod claims;
@@ -133,6 +133,8 @@ pub(super) fn start(context: &Context, running: &mut Running) {
             condition.is_some_and(|condition| condition.reason == template::SERVER_LACKS_RIGHTS)
         })
     });
+    let exports = caches.exports.clone();
+    running.follow_policies(context, &queue, move || keys(&exports, |_| true));
     let exports = Exports {
         context: context.clone(),
     };
@@ -186,8 +188,9 @@ impl Reconcile for Exports {
             state.rights.lacking(&export).await?
         };
         let lacks = lacking.is_some();
-        let (writes, policy) = self.decide(&export, lacking, has_rights).await?;
-        for write in writes {
+        let decision = self.decide(&export, lacking, has_rights).await?;
+        let says = decision.writes.iter().any(Write::is_status);
+        for write in decision.writes {
             match write.apply(&state.clients.write).await {
                 Ok(_) => {}
                 Err(error @ WriteError::Foreign { .. }) => {
@@ -200,7 +203,15 @@ impl Reconcile for Exports {
                 }
             }
         }
-        Ok(match policy {
+        if let Some(turned) = decision.turned.filter(|_| says)
+            && let Some(binding) = state
+                .caches
+                .cluster_bindings
+                .get(&key.namespace, names::CLUSTER_BINDING)
+        {
+            state.recorder.turned(&binding.object_ref(&()), [&turned]);
+        }
+        Ok(match decision.policy {
             Some(Err(_)) => Next::Seldom(UNPROVED),
             _ if lacks => Next::After(IN_THE_WAY),
             _ => self.sweep(&key.namespace).await?,

@@ -17,6 +17,7 @@ use crate::{
     contract,
     leftovers::{self, GrantRecord, recorded},
     limits::{LimitName, LimitReached},
+    policy::WatchedPolicy,
     rbac::{claims, view},
     writes::WriteError,
 };
@@ -112,6 +113,7 @@ impl Reconcile for ServiceNamespaces {
                 roles: &shared_roles,
                 bindings: &shared_bindings,
                 proved: &self.proved(contract, &exports),
+                withheld: state.policies.standing(WatchedPolicy::Binder).withholds(),
                 reserved: shared::reserved(name, &state.settings, |name| state.contract(name).is_some()),
             },
             beyond: object.as_deref().and_then(|object| self.beyond(contract, object)),

@@ -235,9 +235,9 @@ impl AuthorVerifier {
     }
 
     async fn prove(&self, memory: &mut PolicyMemory) -> Result<Result<Timestamp, Refusal>, WriteError> {
-        match outcome(self.try_it().await, NAME, ANSWER)? {
+        match self.probe().await? {
             ProbeOutcome::Live => {}
-            ProbeOutcome::Missing => return Ok(Err(Refusal::Missing)),
+            ProbeOutcome::Admitted | ProbeOutcome::OtherWords => return Ok(Err(Refusal::Missing)),
             ProbeOutcome::Unproved(cause) => return Ok(Err(Refusal::Unproved { cause })),
         }
         match self.read().await {
@@ -256,6 +256,11 @@ impl AuthorVerifier {
                 Ok(Err(Refusal::Unproved { cause }))
             }
         }
+    }
+
+    /// Tries what the policy forbids.
+    pub(super) async fn probe(&self) -> Result<ProbeOutcome, WriteError> {
+        outcome(self.try_it().await, NAME, ANSWER)
     }
 
     async fn try_it(&self) -> Result<BindableResourcesRequest, kube::Error> {

@@ -117,6 +117,8 @@
 {{- end }}
 {{- with .Values.limits.callsPerSecond }}
 - --limit-calls-per-second={{ int64 . }}
+{{- if .Values.withdrawWithoutPolicy }}
+- --withdraw-without-policy
 {{- end }}
 {{- with .Values.namespacePrefix }}
 - {{ printf "--namespace-prefix=%s" . | toYaml }}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bindery_api::{
-    annotations, names,
+    Condition, annotations, names,
     v1alpha2::{APIServiceExport, ExportResource, GroupResource, SchemaUpdatePolicy},
 };
 use bindery_runtime::cache::Cache;
@@ -15,32 +15,52 @@ use super::{
     Exports, is_for, mapped,
     observed::{ClaimsSeen, Observed},
     plan::{self, ExportStep},
-    sources,
+    rights, sources,
 };
 use crate::{
+    policy::{self, WatchedPolicy},
     rbac::{self, claims::Right},
     template::{self, Refusal},
     writes::{Write, WriteError},
 };
 
+/// What to write for an export, and why.
+pub(super) struct Decision {
+    pub(super) writes: Vec<Write>,
+    /// What is known of the admission policy, if the plan depends on it.
+    pub(super) policy: Option<Result<(), Refusal>>,
+    /// What the export is about to say of the admission policy, if that is new.
+    pub(super) turned: Option<Condition>,
+}
+
 impl Exports {
-    /// Plans what to write. Returns also what is known of the admission policy, if the plan depends on it.
+    /// Plans what to write.
     pub(super) async fn decide(
         &self,
         export: &APIServiceExport,
         lacking: Option<Refusal>,
         has_rights: bool,
-    ) -> Result<(Vec<Write>, Option<Result<(), Refusal>>), WriteError> {
+    ) -> Result<Decision, WriteError> {
         let mut policy = None;
         loop {
-            match self.plan(export, lacking.clone(), has_rights, policy.as_ref()) {
-                ExportStep::Apply(writes) => return Ok((writes, policy)),
-                ExportStep::Prove => {
-                    let contract = export.namespace().unwrap_or_default();
-                    policy = Some(self.context.state.prober.prove(&contract).await?);
+            let (step, turned) = self.plan(export, lacking.clone(), has_rights, policy.as_ref());
+            match step {
+                ExportStep::Apply(writes) => {
+                    return Ok(Decision { writes, policy, turned });
                 }
+                ExportStep::Prove => policy = Some(self.prove(export).await?),
             }
         }
+    }
+
+    /// Proves the admission policy for an export. One that is known to be missing is not tried again: the monitor does that.
+    async fn prove(&self, export: &APIServiceExport) -> Result<Result<(), Refusal>, WriteError> {
+        let state = &self.context.state;
+        if state.policies.standing(WatchedPolicy::Binder).withholds() {
+            return Ok(Err(Refusal::AdmissionPolicyMissing { policy: policy::NAME }));
+        }
+        let contract = export.namespace().unwrap_or_default();
+        state.prober.prove(&contract).await
     }
 
     fn plan(
@@ -49,7 +69,7 @@ impl Exports {
         lacking: Option<Refusal>,
         has_rights: bool,
         policy: Option<&Result<(), Refusal>>,
-    ) -> ExportStep {
+    ) -> (ExportStep, Option<Condition>) {
         let state = &self.context.state;
         let made = &self.context.made;
         let (contract, name) = (export.namespace().unwrap_or_default(), export.name_any());
@@ -77,7 +97,7 @@ impl Exports {
             })
             .collect();
         let own = (contract.as_str(), name.as_str());
-        plan::plan(&Observed {
+        let seen = Observed {
             export,
             contract: state.contract(&contract),
             schemas: &schemas,
@@ -94,11 +114,13 @@ impl Exports {
                 secrets: state.settings.cluster_wide_secret_claims,
             },
             policy,
+            standing: state.policies.standing(WatchedPolicy::Binder),
             has_rights,
             lacking,
             template: template.map(|template| template::assess(&template, &state.caches, &state.settings)),
             now: Timestamp::now(),
-        })
+        };
+        (plan::plan(&seen), rights::policy_turned(&seen))
     }
 
     /// The export whose policy `Never` keeps a schema as it was bound, for each resource of an export: the export itself, or

@@ -10,7 +10,10 @@ use k8s_openapi::api::{
 };
 
 use super::schemas;
-use crate::template::{ExportPlan, Refusal};
+use crate::{
+    policy::Standing,
+    template::{ExportPlan, Refusal},
+};
 
 /// An export, and what its plan depends on.
 pub(super) struct Observed<'a> {
@@ -34,6 +37,8 @@ pub(super) struct Observed<'a> {
     pub(super) claims: ClaimsSeen,
     /// Whether the admission policy limits cluster-wide writes; `None` if that was not asked yet.
     pub(super) policy: Option<&'a Result<(), Refusal>>,
+    /// What may be done with rights that rely on the admission policy.
+    pub(super) standing: Standing,
     /// Whether the consumer has the export's rights in every namespace that is mapped already.
     pub(super) has_rights: bool,
     /// What the server lacks to give the rights that are missing.

@@ -52,7 +52,11 @@ pub(super) fn plan(seen: &Observed<'_>) -> ExportStep {
     }
     let unproved = seen.policy.and_then(|policy| policy.as_ref().err());
     let status = match seen.lacking.as_ref().or(unproved) {
-        Some(refusal) => refused(seen.export, refusal.reason(), refusal.to_string(), seen.now),
+        Some(refusal) => {
+            let condition = out_of_sync(refusal.reason(), refusal.to_string());
+            let conditions = [condition].into_iter().chain(rights::policy_in_force(seen));
+            set_conditions(seen.export, conditions, seen.now)
+        }
         None if seen.has_rights => status(seen),
         None => None,
     };
@@ -61,11 +65,11 @@ pub(super) fn plan(seen: &Observed<'_>) -> ExportStep {
 
 /// The status of an export that cannot be served for this reason, if it does not say so already.
 pub(super) fn refused(export: &APIServiceExport, reason: &str, message: String, now: Timestamp) -> Option<Write> {
-    set_conditions(
-        export,
-        [false_condition(PROVIDER_IN_SYNC, Severity::Error, reason, message)],
-        now,
-    )
+    set_conditions(export, [out_of_sync(reason, message)], now)
+}
+
+fn out_of_sync(reason: &str, message: String) -> Condition {
+    false_condition(PROVIDER_IN_SYNC, Severity::Error, reason, message)
 }
 
 fn set_conditions(
@@ -101,6 +105,7 @@ fn status(seen: &Observed<'_>) -> Option<Write> {
         template_in_sync(seen),
         schemas::in_sync(seen.schemas()),
     ];
+    let conditions = conditions.into_iter().chain(rights::policy_in_force(seen));
     set_conditions(seen.export, conditions, seen.now)
 }
 

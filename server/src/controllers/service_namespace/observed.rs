@@ -69,6 +69,8 @@ pub(super) struct SharedSeen<'a> {
     pub(super) bindings: &'a [Arc<RoleBinding>],
     /// Names of exports for which the admission policy was proved to be in force.
     pub(super) proved: &'a [String],
+    /// Whether the admission policy is known to be missing, so that no rights are given in shared namespaces.
+    pub(super) withheld: bool,
     /// Why contracts must not share a namespace of this name; `None` if they may.
     pub(super) reserved: Option<String>,
 }

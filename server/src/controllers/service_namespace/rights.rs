@@ -85,8 +85,11 @@ pub(super) fn staying<'a>(seen: &Observed<'a>) -> impl Iterator<Item = &'a APISe
 pub(super) fn plan(seen: &Observed<'_>, within: RightsWithin<'_>, writes: &mut Vec<Write>) {
     for export in staying(seen) {
         let rights = wanted(seen, export, within);
-        for right in &rights {
-            grant(seen, right, within, writes);
+        // What was given stays until the export's own cluster-wide rights are taken back.
+        if !(within.served == ClaimedPlacement::Shared && seen.shared.withheld) {
+            for right in &rights {
+                grant(seen, right, within, writes);
+            }
         }
         // While a schema is missing, it is unknown where the export needs rights.
         if seen.scopes.know(&export.spec) {
@@ -106,6 +109,17 @@ pub(super) fn plan(seen: &Observed<'_>, within: RightsWithin<'_>, writes: &mut V
         .map(|name| rbac::export_label(&name))
         .collect();
     revoke(seen, within, |of, _, _| !known.iter().any(|known| known == of), writes);
+}
+
+/// Whether an export lacks rights that are wanted in such a namespace.
+pub(super) fn is_lacking(seen: &Observed<'_>, within: RightsWithin<'_>) -> bool {
+    let mut writes = Vec::new();
+    for export in staying(seen) {
+        for right in &wanted(seen, export, within) {
+            grant(seen, right, within, &mut writes);
+        }
+    }
+    !writes.is_empty()
 }
 
 /// Plans the removal of the rights of all exports.

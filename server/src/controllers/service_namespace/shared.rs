@@ -20,7 +20,7 @@ use super::{
     rights::{self, RightsWithin},
     status::Published,
 };
-use crate::{contract, rbac::claims::ClaimedPlacement, settings::Settings, writes::Write};
+use crate::{contract, policy, rbac::claims::ClaimedPlacement, settings::Settings, template::Refusal, writes::Write};
 
 /// The value of label `kube-bind.io/component` on a shared namespace that a server of an earlier version created.
 const COMPONENT: &str = "shared-namespace";
@@ -96,6 +96,13 @@ pub(super) fn plan<'a>(seen: &Observed<'a>, writes: &mut Vec<Write>) -> SharedOu
         return SharedOutcome::refused(Severity::Info, "SharedNamespaceTerminating", message);
     }
     rights::plan(seen, within(seen), writes);
+    if seen.shared.withheld && rights::is_lacking(seen, within(seen)) {
+        let refusal = Refusal::AdmissionPolicyMissing { policy: policy::NAME };
+        return SharedOutcome {
+            published: Published::AsBefore,
+            ..SharedOutcome::refused(Severity::Error, refusal.reason(), refusal.to_string())
+        };
+    }
     SharedOutcome::of(Published::Yes(seen.name))
 }
 

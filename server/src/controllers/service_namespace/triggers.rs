@@ -103,6 +103,8 @@ pub(super) fn watch(context: &Context, running: &mut Running, queue: &Queue<Obje
         )
     });
     let mapped = caches.service_namespaces.clone();
+    running.follow_policies(context, queue, move || keys(&mapped, |_| true));
+    let mapped = caches.service_namespaces.clone();
     running.watch(&caches.aggregated_role, queue, move |_| {
         keys(&mapped, |mapped| {
             let ready = mapped.condition(READY);

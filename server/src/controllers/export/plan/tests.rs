@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::{super::observed::ClaimsSeen, *};
 use crate::{
     contract::{self, NewContract},
+    policy::Standing,
     principal::Principal,
     settings::tests::settings,
     template::{
@@ -35,6 +36,7 @@ struct World {
     role_binding: Option<Arc<RoleBinding>>,
     claims: ClaimsSeen,
     policy: Option<Result<(), Refusal>>,
+    standing: Standing,
     template: Option<Result<ExportPlan, Refusal>>,
     has_rights: bool,
     lacking: Option<Refusal>,
@@ -83,6 +85,7 @@ impl World {
             role_binding: None,
             claims: ClaimsSeen::default(),
             policy: None,
+            standing: Standing::Unknown,
             template: Some(Ok(offer)),
             has_rights: true,
             lacking: None,
@@ -126,6 +129,7 @@ impl World {
             role_binding: self.role_binding.clone(),
             claims: self.claims.clone(),
             policy: self.policy.as_ref(),
+            standing: self.standing,
             has_rights: self.has_rights,
             lacking: self.lacking.clone(),
             template: self.template.clone(),

@@ -50,6 +50,7 @@ pub(in super::super) struct World {
     pub(in super::super) shared_roles: Vec<Arc<Role>>,
     pub(in super::super) shared_bindings: Vec<Arc<RoleBinding>>,
     pub(in super::super) proved: Vec<String>,
+    pub(in super::super) withheld: bool,
     pub(in super::super) reserved: Option<String>,
     beyond: Option<LimitReached>,
 }
@@ -131,6 +132,7 @@ impl World {
             shared_roles: Vec::new(),
             shared_bindings: Vec::new(),
             proved: vec!["riders".to_owned()],
+            withheld: false,
             reserved: None,
             beyond: None,
         }
@@ -171,6 +173,7 @@ impl World {
                 roles: &self.shared_roles,
                 bindings: &self.shared_bindings,
                 proved: &self.proved,
+                withheld: self.withheld,
                 reserved: self.reserved.clone(),
             },
             beyond: self.beyond.clone(),

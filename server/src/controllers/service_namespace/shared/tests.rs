@@ -235,6 +235,27 @@ fn without_a_proof_of_the_policy_nothing_is_given_in_a_shared_namespace() {
 }
 
 #[test]
+fn while_the_policy_is_missing_nothing_new_is_given_in_a_shared_namespace() {
+    let mut world = claiming();
+    world.withheld = true;
+    world.check(&["mark", "create kube-bind-hd73d-team1", "AdmissionPolicyMissing"]);
+    world.take_over();
+    world.check(&[]);
+    assert!(world.shared_bindings.is_empty());
+    assert_eq!(published(&world), None);
+    world.withheld = false;
+    world.check(&["bind", "assign kube-bind-hd73d-team1"]);
+    world.take_over();
+    // What was given stays.
+    world.withheld = true;
+    world.check(&[]);
+    assert_eq!(published(&world), Some("team1"));
+    // Until the export's cluster-wide rights are taken back.
+    world.proved.clear();
+    world.check(&["unbind"]);
+}
+
+#[test]
 fn an_export_that_is_proved_gets_nothing_for_one_that_is_not() {
     let mut world = claiming();
     let mut bandits = (*with(Isolation::None, Scope::Cluster, &["configmaps"]).exports[0]).clone();

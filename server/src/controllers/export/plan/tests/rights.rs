@@ -104,6 +104,12 @@ impl World {
         }
     }
 
+    /// What the export says of the admission policy: whether it is in force, and why not.
+    fn policy_condition(&self) -> Option<(bool, String)> {
+        let condition = self.export.condition("PolicyInForce")?;
+        Some((condition.is_true(), condition.reason.clone()))
+    }
+
     /// The world once its rights are given, with the policy proved on the way.
     fn given(mut self) -> Self {
         self.policy = Some(Ok(()));
@@ -129,6 +135,79 @@ fn writes_in_the_cluster_come_only_with_a_proof_of_the_policy() {
         // What is given needs no further proof.
         world.policy = None;
         assert_eq!(world.said(), ["in sync"]);
+    }
+}
+
+#[test]
+fn while_the_policy_is_missing_what_was_given_stays_and_says_so() {
+    for isolation in [Isolation::Prefixed, Isolation::None] {
+        let mut world = cluster_scoped(isolation).given();
+        world.take_over();
+        assert_eq!(world.said(), [""; 0]);
+        world.standing = Standing::Withheld;
+        assert_eq!(world.said(), ["in sync"], "the rights stay");
+        world.take_over();
+        assert_eq!(
+            world.policy_condition(),
+            Some((false, "AdmissionPolicyMissing".to_owned()))
+        );
+        assert_eq!(world.said(), [""; 0], "says it twice");
+        // Errors are no news.
+        world.standing = Standing::Unknown;
+        assert_eq!(world.said(), [""; 0]);
+        world.standing = Standing::InForce;
+        world.take_over();
+        assert_eq!(world.policy_condition(), Some((true, String::new())));
+        assert_eq!(world.said(), [""; 0]);
+    }
+}
+
+#[test]
+fn what_relies_on_a_policy_that_is_gone_is_taken_back_until_it_is_there_again() {
+    for isolation in [Isolation::Prefixed, Isolation::None] {
+        let mut world = cluster_scoped(isolation).given();
+        world.take_over();
+        world.standing = Standing::Withdrawn;
+        assert_eq!(
+            world.said(),
+            ["prove"],
+            "nothing is said before the policy was asked for"
+        );
+        world.policy = Some(missing());
+        assert_eq!(world.said(), ["unbind everywhere", "delete cluster role"]);
+        world.take_over();
+        assert_eq!(world.said(), ["AdmissionPolicyMissing"]);
+        world.take_over();
+        assert_eq!(
+            world.policy_condition(),
+            Some((false, "AdmissionPolicyMissing".to_owned()))
+        );
+        assert_eq!(world.said(), [""; 0], "says it twice");
+        // It comes again in the ordinary way, with a proof.
+        world.standing = Standing::InForce;
+        world.policy = None;
+        assert_eq!(world.said(), ["prove"]);
+        world = world.given();
+        assert!(world.cluster_role.is_some() && world.cluster_role_binding.is_some());
+        assert_eq!(world.said(), ["in sync"]);
+        world.take_over();
+        assert_eq!(world.policy_condition(), Some((true, String::new())));
+    }
+}
+
+#[test]
+fn what_does_not_rely_on_the_policy_is_not_touched() {
+    let mut reads = World::with_schema();
+    reads.export.spec.informer_scope = InformerScope::Cluster;
+    for mut world in [World::with_schema(), cluster_scoped(Isolation::Namespaced), reads] {
+        while !world.said().is_empty() {
+            world.take_over();
+        }
+        for standing in [Standing::Withheld, Standing::Withdrawn, Standing::InForce] {
+            world.standing = standing;
+            assert_eq!(world.said(), [""; 0], "{standing:?}");
+        }
+        assert_eq!(world.policy_condition(), None);
     }
 }
 
