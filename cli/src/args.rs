@@ -27,7 +27,9 @@ pub(crate) use deploy::{AdoptArgs, DeployArgs, DryRun, UndeployArgs};
 pub(crate) use health::{CheckArgs, KubeContext, RevokeArgs, ServerArgs};
 pub(crate) use login::{LoginArgs, LogoutArgs, ServersArgs, ServersCommand, TokenArgs};
 pub(crate) use short::parse;
-pub(crate) use teams::{AdminArgs, AdminCommand, ContractArgs, ContractsArgs, GrantArgs, ReleasedArgs, ShareArgs};
+pub(crate) use teams::{
+    AdminArgs, AdminCommand, ContractArgs, ContractsArgs, GrantArgs, ReleasedArgs, ShareArgs, TransferArgs,
+};
 
 const EXAMPLES: &str = "\
 Examples:

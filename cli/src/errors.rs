@@ -276,8 +276,8 @@ impl Failure {
                     .to_owned(),
             ),
             Self::Reinstated(_) => Some(
-                "To revoke the new credentials too, run the command again. To keep an owner from binding again, remove that owner from \
-                 annotation backend.kube-bind.io/owners of the contract's namespace first."
+                "To revoke the new credentials too, run the command again. To give the contract to another \
+                 owner first, use `kubectl bind provider transfer`."
                     .to_owned(),
             ),
             Self::UnknownContract { .. } => Some("Name the contract with --contract NAMESPACE.".to_owned()),

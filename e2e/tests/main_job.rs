@@ -201,7 +201,7 @@ async fn metrics_tell_what_happened(provider: &Provider, consumer: &Consumer, co
 }
 
 /// Metrics of a server that has served a bind. The unit of a counter, `_total`, is in its samples alone.
-const SERVER_METRICS: [&str; 8] = [
+const SERVER_METRICS: [&str; 9] = [
     "bindery_grpc_call_seconds",
     "bindery_grpc_calls",
     "bindery_grpc_streams",
@@ -209,6 +209,7 @@ const SERVER_METRICS: [&str; 8] = [
     "bindery_limit_refusals",
     "bindery_policy_in_force",
     "bindery_released_objects",
+    "bindery_renewal_locks",
     "bindery_tls_expires_in_seconds",
 ];
 /// Metrics of a server that are there once they count something.

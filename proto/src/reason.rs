@@ -47,7 +47,8 @@ impl ErrorReason {
             | Self::ScopeMismatch
             | Self::SchemaUnsupported
             | Self::ExportNotEmpty
-            | Self::RenewalStopped => Code::FailedPrecondition,
+            | Self::RenewalStopped
+            | Self::RenewalLocked => Code::FailedPrecondition,
             Self::ObjectChanged => Code::Aborted,
             Self::RateLimited
             | Self::StreamLimit

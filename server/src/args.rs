@@ -154,6 +154,10 @@ pub struct Args {
     /// How long a konnector that was down may take to come back by itself.
     #[arg(long, value_name = "DURATION", default_value = "168h", value_parser = lifetime)]
     pub renewal_lifetime: Duration,
+    /// How long the credentials of a contract are renewed after an owner bound last, such as 2160h. Then its owner has to bind again
+    /// (kubectl bind renew), and objects are not synced until that is done. 0 is no limit.
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = max_age)]
+    pub renewal_max_age: Duration,
     /// Install the CustomResourceDefinitions at start. With --install-crds=false they must be there.
     #[arg(
         long,
@@ -296,6 +300,7 @@ impl Args {
             connections: self.connections.limits(),
             token_lifetime: self.token_lifetime,
             renewal_lifetime: self.renewal_lifetime,
+            renewal_max_age: Some(self.renewal_max_age).filter(|max_age| !max_age.is_zero()),
             install_crds: self.install_crds,
             claimable_resources: self.claimable_resources.iter().cloned().collect(),
             valuable_resources: self.valuable_resources.iter().cloned().collect(),
@@ -387,6 +392,13 @@ fn lifetime(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         duration if duration >= LIFETIME_MIN => Ok(duration),
         _ => Err("must be at least 10m, for the API server grants no shorter token".to_owned()),
+    }
+}
+
+fn max_age(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        duration if duration.is_zero() || duration >= LIFETIME_MIN => Ok(duration),
+        _ => Err("must be 0, which is no limit, or at least 10m".to_owned()),
     }
 }
 

@@ -26,8 +26,8 @@ pub enum Refusal {
     /// Another principal owns the contract of the cluster.
     #[error(
         "the cluster identity is bound by another principal; its owner can share it with a group of yours by `kubectl bind \
-         share --contract {contract} --group GROUP`, or the provider's admin can add you to annotation backend.kube-bind.io/owners of \
-         namespace {contract}"
+         share --contract {contract} --group GROUP`; if that owner is not the cluster's, the provider's admin replaces it by `kubectl \
+         bind provider transfer {contract} --to PRINCIPAL`"
     )]
     IdentityTaken {
         /// The contract namespace.

@@ -3,7 +3,8 @@
 //! An anchor is an empty Secret of the contract namespace, which all tokens of one day share, so that minting a token stores
 //! nothing. Any replica can mint. Revoking writes its record first, and minting reads the record last: so a token is either
 //! minted before the record, and its anchor is found and deleted, or it is not handed out. The names of anchors that are made
-//! after a revocation has ended contain its id, so that no revoked anchor is used again.
+//! after a revocation has ended contain its id, so that no revoked anchor is used again. Each renewal records its token before it
+//! hands it out; see [`renewal`].
 
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use k8s_openapi::api::{
     rbac::v1::RoleBinding,
 };
 use kube::{
-    Api, ResourceExt as _,
+    Api, Resource as _, ResourceExt as _,
     api::{ListParams, PostParams},
 };
 use secrecy::SecretString;
@@ -37,18 +38,34 @@ use crate::{
 
 mod anchor;
 mod kubeconfig;
+pub mod renewal;
 mod token;
 
 pub use bindery_api::revocation::{Revocation, revocation};
+use renewal::{HolderProof, IssuedToken, RenewalRecord, RenewalRefusal};
 use token::Token;
 
 /// Number of attempts to write a ClusterBinding, to which the heartbeats of the consumer are written too.
 const ROUNDS: usize = 8;
+/// Reason of the event about a ClusterBinding whose renewal was locked.
+const LOCKED: &str = "RenewalLocked";
+/// Why renewal is locked, for people.
+const REUSED: &str =
+    "a renewal token was used again after a newer one was in use, so a second party may hold a copy of the credential";
 
 /// Mints, revokes and reinstates the credentials of contracts.
 #[derive(Clone, Debug)]
 pub struct Issuer {
     state: State,
+}
+
+/// What a konnector shows to have its credential renewed.
+#[derive(Clone, Debug)]
+pub struct Renewal {
+    /// The token that it calls with.
+    pub token: IssuedToken,
+    /// The records of the contract's holder that it sends, separated by spaces.
+    pub holder: String,
 }
 
 /// A new credential.
@@ -98,6 +115,49 @@ pub enum IssueError {
         /// Its name.
         contract: String,
     },
+    /// Renewal is locked, until an owner binds again.
+    #[error(
+        "the renewal of the credentials of contract {contract} is locked since {since}: a token was used again after a newer one was in \
+         use, so a second party may hold a copy; find out who, then its owner can bind again: kubectl bind renew NAME"
+    )]
+    Locked {
+        /// Its name.
+        contract: String,
+        /// When it was locked.
+        since: Timestamp,
+    },
+    /// The token ended when a newer one was used.
+    #[error(
+        "this credential of contract {contract} ended when a newer one was used; use the newest one, or have its owner bind again: \
+         kubectl bind renew NAME"
+    )]
+    Ended {
+        /// Its name.
+        contract: String,
+    },
+    /// Another konnector holds the contract.
+    #[error(
+        "another konnector holds contract {contract}, and this one's record is older; kubectl bind accept on the consumer lets one \
+         of them go on"
+    )]
+    OtherHolder {
+        /// Its name.
+        contract: String,
+    },
+    /// The chain of renewals is older than the provider allows.
+    #[error(
+        "the credentials of contract {contract} were renewed since {began}, for longer than this provider allows \
+         (--renewal-max-age={}s); its owner can bind again: kubectl bind renew NAME",
+        max_age.as_secs()
+    )]
+    TooOld {
+        /// Its name.
+        contract: String,
+        /// When an owner bound last.
+        began: Timestamp,
+        /// The longest age.
+        max_age: Duration,
+    },
     /// The API server granted a token that cannot be read.
     #[error("the API server granted a token that is no JWT with an expiry")]
     TokenUnreadable,
@@ -125,40 +185,43 @@ impl Issuer {
         Self { state }
     }
 
-    /// Mints a credential. The caller of this function has authorised the call.
+    /// Mints a credential for an owner. The caller of this function has authorised the call.
     pub async fn mint(&self, contract: &str) -> Result<Minted, IssueError> {
+        self.issue(contract, None).await
+    }
+
+    /// Mints a credential for a konnector, whose token is verified. Locks renewal if the token ended and the konnector holds the
+    /// contract.
+    pub async fn renew(&self, contract: &str, renewal: &Renewal) -> Result<Minted, IssueError> {
+        self.issue(contract, Some(renewal)).await
+    }
+
+    async fn issue(&self, contract: &str, renewal: Option<&Renewal>) -> Result<Minted, IssueError> {
         let contract_uid = self.contract_uid(contract)?;
-        let bindings = self.cluster_bindings(contract);
-        let before = bindings.get_opt(names::CLUSTER_BINDING).await;
-        let before = before.map_err(failed(contract))?;
+        let before = self.cluster_binding(contract).await?;
         refuse_revoked(contract, before.as_ref())?;
+        self.refuse_ended(contract, before.as_ref(), renewal).await?;
         let last_revocation = before.as_ref().and_then(last_ended);
         let settings = &self.state.settings;
         let anchor = self.anchor(contract, last_revocation).await.map_err(failed(contract))?;
         let api_server = self.token(contract, &anchor, None, settings.token_lifetime);
-        let renewal = self.token(
+        let renewal_token = self.token(
             contract,
             &anchor,
             Some(&settings.grpc.address),
             settings.renewal_lifetime,
         );
-        let (api_server, renewal) = tokio::try_join!(api_server, renewal)?;
-        let last = api_server.expire_time.max(renewal.expire_time);
+        let (api_server, renewal_token) = tokio::try_join!(api_server, renewal_token)?;
+        let last = api_server.expire_time.max(renewal_token.expire_time);
         self.extend(&anchor, last).await.map_err(failed(contract))?;
-        let after = bindings.get_opt(names::CLUSTER_BINDING).await;
-        let after = after.map_err(failed(contract))?;
-        refuse_revoked(contract, after.as_ref())?;
-        if after.as_ref().and_then(last_ended) != last_revocation {
-            return Err(IssueError::Overtaken {
-                contract: contract.to_owned(),
-            });
-        }
+        self.record(contract, before.as_ref(), renewal, &renewal_token.issued())
+            .await?;
 
         let ca = self.state.grpc_ca.current();
         let backend = Backend {
             address: settings.grpc.address.clone(),
             ca_data: ca.map(|pem| kubeconfig::base64(pem.as_bytes())),
-            token: renewal.secret().to_owned(),
+            token: renewal_token.secret().to_owned(),
         };
         let kubeconfig =
             kubeconfig::render(contract, &settings.kubernetes, api_server.secret(), &backend).ok_or_else(|| {
@@ -177,6 +240,141 @@ impl Issuer {
         })
     }
 
+    /// Refuses an owner while renewal is locked, and a konnector whose token must not be renewed.
+    async fn refuse_ended(
+        &self,
+        contract: &str,
+        binding: Option<&ClusterBinding>,
+        renewal: Option<&Renewal>,
+    ) -> Result<(), IssueError> {
+        match renewal {
+            None => refuse_locked(contract, binding),
+            Some(renewal) => self.used(contract, binding, renewal).await.map(drop),
+        }
+    }
+
+    /// Records a new renewal token before it is handed out, in the version of the ClusterBinding in which it may be. `before` is what
+    /// was read before the token was made: a revocation since then shows by its new version.
+    async fn record(
+        &self,
+        contract: &str,
+        before: Option<&ClusterBinding>,
+        renewal: Option<&Renewal>,
+        token: &IssuedToken,
+    ) -> Result<(), IssueError> {
+        let last_revocation = before.and_then(last_ended);
+        let mut seen = match renewal {
+            Some(_) => before.cloned(),
+            None => self.cluster_binding(contract).await?,
+        };
+        let mut round = 1;
+        loop {
+            refuse_revoked(contract, seen.as_ref())?;
+            if seen.as_ref().and_then(last_ended) != last_revocation {
+                return Err(IssueError::Overtaken {
+                    contract: contract.to_owned(),
+                });
+            }
+            let record = if let Some(renewal) = renewal {
+                Some(self.used(contract, seen.as_ref(), renewal).await?.granted(token))
+            } else {
+                refuse_locked(contract, seen.as_ref())?;
+                let record = seen.as_ref().and_then(renewal::renewal);
+                record.and_then(|record| record.granted_to_owner(token))
+            };
+            let (Some(record), Some(binding)) = (record, &seen) else {
+                return Ok(());
+            };
+            let write = Write::annotate("a renewal token is granted", binding, &record.annotation());
+            match write.apply(&self.state.clients.write).await {
+                Ok(_) => return Ok(()),
+                Err(error) if error.is_stale() && round < ROUNDS => round += 1,
+                Err(error) => return Err(failed(contract)(error)),
+            }
+            seen = self.cluster_binding(contract).await?;
+        }
+    }
+
+    /// The record of the contract after the use of a token. Locks renewal if the token ended and the konnector holds the contract.
+    async fn used(
+        &self,
+        contract: &str,
+        binding: Option<&ClusterBinding>,
+        renewal: &Renewal,
+    ) -> Result<RenewalRecord, IssueError> {
+        let mut seen = binding.cloned();
+        let mut round = 1;
+        loop {
+            let max_age = self.state.settings.renewal_max_age;
+            let proof = HolderProof::of(&renewal.holder, seen.as_ref());
+            let record = seen.as_ref().and_then(renewal::renewal);
+            let now = self.state.clients.clock.now_or_local();
+            let used = renewal::use_token(record.as_ref(), &renewal.token, proof, max_age, now);
+            let refusal = match used {
+                Ok(used) => return Ok(used),
+                Err(refusal) => refusal,
+            };
+            let contract = contract.to_owned();
+            match (refusal, record, &seen) {
+                (RenewalRefusal::Reused, Some(record), Some(binding)) => {
+                    match self.lock(&contract, binding, record).await {
+                        Ok(since) => return Err(IssueError::Locked { contract, since }),
+                        Err(IssueError::Write { source, .. }) if source.is_stale() && round < ROUNDS => round += 1,
+                        Err(error) => return Err(error),
+                    }
+                }
+                (RenewalRefusal::Locked(since), ..) => return Err(IssueError::Locked { contract, since }),
+                (RenewalRefusal::OtherHolder, ..) => return Err(IssueError::OtherHolder { contract }),
+                (RenewalRefusal::TooOld(began), ..) => {
+                    let max_age = max_age.unwrap_or_default();
+                    return Err(IssueError::TooOld {
+                        contract,
+                        began,
+                        max_age,
+                    });
+                }
+                (RenewalRefusal::Ended | RenewalRefusal::Reused, ..) => return Err(IssueError::Ended { contract }),
+            }
+            seen = self.cluster_binding(&contract).await?;
+        }
+    }
+
+    /// Locks the renewal of a contract, in the version of the ClusterBinding that was seen, and says so. Returns since when.
+    async fn lock(
+        &self,
+        contract: &str,
+        binding: &ClusterBinding,
+        record: RenewalRecord,
+    ) -> Result<Timestamp, IssueError> {
+        let lock = self.revocation(contract, Some(REUSED)).await?;
+        let since = lock.time;
+        let write = Write::annotate("renewal is locked", binding, &record.locked(lock).annotation());
+        write.apply(&self.state.clients.write).await.map_err(failed(contract))?;
+        self.state.renewal_locks.inc();
+        let message = format!("{REUSED}; no credential of the contract is renewed until an owner binds again");
+        self.state.recorder.warn(&binding.object_ref(&()), LOCKED, message);
+        tracing::warn!(
+            contract,
+            "renewal locked: a token that ended was used by the contract's holder"
+        );
+        Ok(since)
+    }
+
+    /// A record that the credentials of a contract are revoked, or their renewal locked, from now on.
+    async fn revocation(&self, contract: &str, reason: Option<&str>) -> Result<Revocation, IssueError> {
+        let requests = self.requests().list(&ListParams::default()).await;
+        let requests = requests.map_err(failed(contract))?.items;
+        let namespace = self.state.contract(contract);
+        Ok(Revocation::new(
+            format!("{:016x}", rand::random::<u64>()),
+            whole_seconds(Timestamp::now()),
+            reason,
+            namespace.as_deref().and_then(contract::identity),
+            &requests,
+            &self.state.settings.namespace,
+        ))
+    }
+
     /// Revokes all credentials of a contract. No new ones are minted until [`Issuer::reinstate`].
     pub async fn revoke(&self, contract: &str, reason: Option<&str>) -> Result<Revoked, IssueError> {
         self.contract_uid(contract)?;
@@ -185,18 +383,7 @@ impl Issuer {
         let time = if let Some(before) = revocation(&binding) {
             before.time
         } else {
-            let requests = self.requests().list(&ListParams::default()).await;
-            let requests = requests.map_err(failed(contract))?.items;
-            let namespace = self.state.contract(contract);
-            let identity = namespace.as_deref().and_then(contract::identity);
-            let revocation = Revocation::new(
-                format!("{:016x}", rand::random::<u64>()),
-                whole_seconds(Timestamp::now()),
-                reason,
-                identity,
-                &requests,
-                &self.state.settings.namespace,
-            );
+            let revocation = self.revocation(contract, reason).await?;
             let write = Write::patch("credentials are revoked", &binding, revocation.patch(&binding)).of_any_version();
             write.apply(&self.state.clients.write).await.map_err(failed(contract))?;
             revocation.time
@@ -230,9 +417,11 @@ impl Issuer {
         Ok(anchors.len())
     }
 
-    /// Ends the revocation with this id, or the current one, when an owner binds again. Credentials from before stay revoked.
+    /// Ends the revocation or the lock of renewal with this id, or the current ones, when an owner binds again. Credentials from
+    /// before stay revoked, or are not renewed any more.
     pub async fn reinstate(&self, contract: &str, id: Option<&str>) -> Result<(), IssueError> {
         self.contract_uid(contract)?;
+        self.unlock(contract, id).await.map_err(failed(contract))?;
         if !self.end_revocation(contract, id).await.map_err(failed(contract))? {
             return Ok(());
         }
@@ -245,6 +434,30 @@ impl Issuer {
         write.apply(&self.state.clients.write).await.map_err(failed(contract))?;
         tracing::info!(contract, "credentials reinstated");
         Ok(())
+    }
+
+    /// Ends the lock of renewal, if there is one.
+    async fn unlock(&self, contract: &str, id: Option<&str>) -> Result<(), WriteError> {
+        let api = self.cluster_bindings(contract);
+        let mut round = 1;
+        loop {
+            let binding = api.get(names::CLUSTER_BINDING).await?;
+            let is_meant = |lock: &Revocation| id.is_none_or(|id| id == lock.id);
+            let record = renewal::renewal(&binding);
+            let Some(record) = record.filter(|record| record.lock.as_ref().is_some_and(is_meant)) else {
+                return Ok(());
+            };
+            let record = record.unlocked(self.state.clients.clock.now_or_local());
+            let write = Write::annotate("renewal is unlocked", &binding, &record.annotation());
+            match write.apply(&self.state.clients.write).await {
+                Ok(_) => {
+                    tracing::info!(contract, "renewal unlocked");
+                    return Ok(());
+                }
+                Err(error) if error.is_stale() && round < ROUNDS => round += 1,
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Ends the record of a revocation; false if there was none.
@@ -365,6 +578,11 @@ impl Issuer {
         Api::all(self.state.clients.write.clone())
     }
 
+    async fn cluster_binding(&self, contract: &str) -> Result<Option<ClusterBinding>, IssueError> {
+        let found = self.cluster_bindings(contract).get_opt(names::CLUSTER_BINDING).await;
+        found.map_err(failed(contract))
+    }
+
     fn cluster_bindings(&self, contract: &str) -> Api<ClusterBinding> {
         Api::namespaced(self.state.clients.write.clone(), contract)
     }
@@ -375,6 +593,16 @@ fn refuse_revoked(contract: &str, binding: Option<&ClusterBinding>) -> Result<()
         None => Ok(()),
         Some(_) => Err(IssueError::Revoked {
             contract: contract.to_owned(),
+        }),
+    }
+}
+
+fn refuse_locked(contract: &str, binding: Option<&ClusterBinding>) -> Result<(), IssueError> {
+    match binding.and_then(renewal::lock) {
+        None => Ok(()),
+        Some(lock) => Err(IssueError::Locked {
+            contract: contract.to_owned(),
+            since: lock.time,
         }),
     }
 }
@@ -400,7 +628,9 @@ impl IssueError {
         match self {
             Self::ContractNotFound { .. } => ErrorReason::ContractNotFound,
             Self::Revoked { .. } => ErrorReason::RenewalStopped,
-            Self::Overtaken { .. } => ErrorReason::ObjectChanged,
+            Self::Locked { .. } | Self::TooOld { .. } => ErrorReason::RenewalLocked,
+            Self::Ended { .. } => ErrorReason::CredentialRevoked,
+            Self::Overtaken { .. } | Self::OtherHolder { .. } => ErrorReason::ObjectChanged,
             Self::Write {
                 source: WriteError::Api(error),
                 ..

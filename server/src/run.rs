@@ -83,6 +83,11 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<()> {
     );
     state.refusals.register(&mut registry);
     state.policies.register(&mut registry);
+    registry.register(
+        "renewal_locks",
+        "Locks of the renewal of a contract's credentials, since a token was used again after a newer one",
+        state.renewal_locks.clone(),
+    );
     let end = CancellationToken::new();
     // Until the last call has ended, also after the server was told to stop.
     let tls = tls.follow(&end);

@@ -34,6 +34,8 @@ pub struct Settings {
     pub token_lifetime: Duration,
     /// Requested lifetime of the token for renewal.
     pub renewal_lifetime: Duration,
+    /// Longest time from a bind to the last renewal of a contract's credentials; none is no limit.
+    pub renewal_max_age: Option<Duration>,
     /// Whether the server installs its CRDs at start.
     pub install_crds: bool,
     /// Resources that templates may claim beside the three core resources.
@@ -148,6 +150,7 @@ pub(crate) mod tests {
             },
             token_lifetime: Duration::from_hours(1),
             renewal_lifetime: Duration::from_hours(7 * 24),
+            renewal_max_age: None,
             install_crds: true,
             claimable_resources: BTreeSet::new(),
             valuable_resources: BTreeSet::new(),

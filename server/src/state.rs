@@ -78,6 +78,8 @@ pub struct State {
     pub counts: Counts,
     /// Refusals by limits.
     pub refusals: Refusals,
+    /// How many times this process has locked the renewal of a contract's credentials.
+    pub renewal_locks: Counter,
 }
 
 /// Caches of the provider's objects.
@@ -161,6 +163,7 @@ impl State {
             counts: Counts::start(&caches, &settings.namespace),
             refusals: Refusals::default(),
             caches,
+            renewal_locks: Counter::default(),
             rights: Rights::new(clients.write.clone()),
             prober: Prober::new(config, network.clone(), clients.write.clone()),
             policies: PolicyMonitor::default(),

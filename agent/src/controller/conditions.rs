@@ -26,6 +26,8 @@ pub const FOREIGN_CRD: &str = "ForeignCustomResourceDefinition";
 pub const SCHEMAS_DISAGREE: &str = "SchemasDisagree";
 /// Reasons of a Connected condition that is False because of a CRD on the consumer.
 pub const CRD_CONFLICTS: [&str; 2] = [FOREIGN_CRD, SCHEMAS_DISAGREE];
+/// Reason of a SecretValid condition that is False: the backend renews no credential of the contract until the owner binds again.
+pub const CREDENTIAL_RENEWAL_LOCKED: &str = "CredentialRenewalLocked";
 /// Reason of an OrphanedObjects condition that is True: copies have lost their source, and nobody was seen to delete it.
 pub const SOURCES_MISSING: &str = "SourcesMissing";
 
@@ -110,6 +112,12 @@ fn credential(session: &ObservedSession, renew: &str) -> Condition {
         (Some(why), _) => invalid(
             "CredentialExpired",
             format!("the credential has expired, and {why}; objects stay, and sync resumes with a new one: {renew}"),
+        ),
+        (None, Some(why)) if session.is_renewal_locked => false_condition(
+            SECRET_VALID,
+            Severity::Warning,
+            CREDENTIAL_RENEWAL_LOCKED,
+            format!("the credential works until it expires, and is not renewed any more: {why}; to go on, {renew}"),
         ),
         (None, Some(why)) => false_condition(
             SECRET_VALID,

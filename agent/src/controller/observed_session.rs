@@ -41,6 +41,8 @@ pub struct ObservedSession {
     pub expired: Option<String>,
     /// Why the credential is not renewed, though it still works.
     pub renewal_fails: Option<String>,
+    /// Whether that is because the backend has locked the renewal of the contract.
+    pub is_renewal_locked: bool,
     /// Name of the provider for people.
     pub pretty_name: Option<String>,
     /// Whether the kubeconfig names a gRPC backend.
@@ -144,9 +146,9 @@ impl ObservedSession {
         let held = session.credential().held();
         let renewal_fails = match &held.renewal {
             RenewalState::Failing { message, count } if *count >= RENEWAL_FAILURES_SHOWN => Some(message.clone()),
-            RenewalState::Denied { message } => Some(message.clone()),
-            RenewalState::Well | RenewalState::Failing { .. } => None,
+            state => state.refusal().map(str::to_owned),
         };
+        let is_renewal_locked = matches!(held.renewal, RenewalState::Locked { .. });
         Self {
             id: session.id(),
             contract_uid: Arc::clone(&contract.uid),
@@ -156,6 +158,7 @@ impl ObservedSession {
             heartbeat,
             expired: held.expired(tokio::time::Instant::now()),
             renewal_fails,
+            is_renewal_locked,
             pretty_name: cluster_binding.map(|seen| seen.spec.provider_pretty_name.clone()),
             has_backend: held.access.backend.is_some(),
             found: verification.found,

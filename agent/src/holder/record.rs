@@ -162,6 +162,15 @@ impl ContractHolder {
             .unwrap_or_default()
     }
 
+    /// All records that the provider may have by what the Lease records, separated by spaces, as a renewal of the credential sends them;
+    /// `None` if there are none.
+    pub(crate) fn records(&self) -> Option<String> {
+        let chain = self.chain();
+        let records = chain.attempts.iter().chain([&chain.current]).flatten();
+        let records: Vec<_> = records.map(HolderRecord::to_string).collect();
+        (!records.is_empty()).then(|| records.join(" "))
+    }
+
     /// Decides whether this konnector holds the contract or may take it.
     pub(crate) fn judge(&self, recorded: &RecordedHolder) -> Result<(), Finding> {
         rule::judge(&self.chain(), recorded)
@@ -512,6 +521,17 @@ mod tests {
         assert!(!holder.is_accepted(&seen), "this konnector does not hold it");
         holder.order(HolderOrder::BeginAnew);
         assert!(holder.is_accepted(&RecordedHolder::default()));
+    }
+
+    #[test]
+    fn a_renewal_sends_every_record_that_the_provider_may_have() {
+        assert_eq!(holder().records(), None);
+        let lease = r#"{"current":"i/7/n","attempts":["i/8/m",null]}"#;
+        let lease = BTreeMap::from([(key_of("uid"), lease.to_owned())]);
+        let holder = Holders::new(LeaseNotes::of(Some(&lease))).of(&"uid".into(), None, false);
+        assert_eq!(holder.records().as_deref(), Some("i/8/m i/7/n"));
+        holder.accepted("i/8/m".parse().unwrap(), None);
+        assert_eq!(holder.records().as_deref(), Some("i/8/m"));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bindery_api::backend::Backend;
+use bindery_proto::v1alpha2::ErrorReason;
 use bindery_runtime::kubeconfig::{ProviderAccess, Refusal};
 use bindery_sdk::{BuildError, Client, Code, Error, TokenSource};
 use secrecy::SecretSlice;
@@ -34,6 +35,9 @@ pub enum RenewError {
     /// The backend refuses to renew it; retries do not help, and the owner must bind again.
     #[error("{0}")]
     Refused(String),
+    /// The backend has locked the renewal of the contract, until the owner binds again.
+    #[error("{0}")]
+    Locked(String),
     /// The renewal failed and may work later.
     #[error("{0}")]
     Failed(String),
@@ -108,10 +112,11 @@ pub fn client(
     Ok(builder.build()?)
 }
 
-/// Requests a new credential for a contract.
-pub async fn renew(client: &Client, contract: &str) -> Result<RenewedCredential, RenewError> {
+/// Requests a new credential for a contract. `holder` are the records of its holder that the provider may have; empty if that is not
+/// known.
+pub async fn renew(client: &Client, contract: &str, holder: &str) -> Result<RenewedCredential, RenewError> {
     let answer = client
-        .renew_kubeconfig(contract)
+        .renew_kubeconfig_as_holder(contract, holder)
         .await
         .map_err(|error| renew_error(&error))?;
     let sent = answer.kubeconfig.into_message();
@@ -142,6 +147,9 @@ pub fn describe(error: &Error) -> String {
 /// Tells refusals, which are final, from failures that may end.
 fn renew_error(error: &Error) -> RenewError {
     let message = describe(error);
+    if error.reason() == Some(ErrorReason::RenewalLocked) {
+        return RenewError::Locked(message);
+    }
     match error.code() {
         Some(Code::Unauthenticated | Code::PermissionDenied | Code::FailedPrecondition | Code::NotFound) => {
             RenewError::Refused(message)
@@ -152,10 +160,28 @@ fn renew_error(error: &Error) -> RenewError {
 
 #[cfg(test)]
 mod tests {
-    use bindery_proto::v1alpha2::ErrorReason;
     use bindery_sdk::StatusError;
 
     use super::*;
+
+    #[test]
+    fn a_lock_is_told_from_other_refusals() {
+        let of = |code, reason| {
+            let status = StatusError {
+                code,
+                reason: Some(reason),
+                ..StatusError::default()
+            };
+            renew_error(&Error::Status(Box::new(status)))
+        };
+        let locked = of(Code::FailedPrecondition, ErrorReason::RenewalLocked);
+        assert!(matches!(locked, RenewError::Locked(_)), "{locked:?}");
+        let stopped = of(Code::FailedPrecondition, ErrorReason::RenewalStopped);
+        assert!(matches!(stopped, RenewError::Refused(_)), "{stopped:?}");
+        // Another konnector holds the contract by what this one has written so far: that may change with the next heartbeat.
+        let changed = of(Code::Aborted, ErrorReason::ObjectChanged);
+        assert!(matches!(changed, RenewError::Failed(_)), "{changed:?}");
+    }
 
     #[test]
     fn a_condition_does_not_tell_the_id_of_a_call() {

@@ -382,14 +382,17 @@ async fn renew(
     let client = client
         .and_then(|certificate| backend::client(endpoint, network, bindery_sdk::StaticToken::new(token), certificate));
     let renewed = match client {
-        Ok(client) => backend::renew(&client, &access.namespace).await,
+        // Which contract it reaches is not known yet, nor is its holder.
+        Ok(client) => backend::renew(&client, &access.namespace, "").await,
         Err(error) => Err(error.into()),
     };
     renewed.map_err(|error| {
         let message = format!("{refusal}; renewing it failed: {error}");
         let server = access.server();
         match error {
-            RenewError::Refused(_) | RenewError::Unusable(_) => ConnectError::Unauthorized { server, message },
+            RenewError::Refused(_) | RenewError::Locked(_) | RenewError::Unusable(_) => {
+                ConnectError::Unauthorized { server, message }
+            }
             RenewError::Failed(_) => ConnectError::Unreachable { server, message },
         }
     })

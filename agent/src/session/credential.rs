@@ -37,6 +37,8 @@ struct CredentialCell {
     network: Network,
     /// Kubeconfigs that were held.
     taken: Mutex<RecentFingerprints>,
+    /// The newest kubeconfig that was held.
+    newest: Mutex<Arc<ProviderAccess>>,
     /// Kubeconfigs that the provider refused, also over another connection.
     refused: Arc<Mutex<RecentFingerprints>>,
 }
@@ -84,6 +86,21 @@ pub enum RenewalState {
         /// Why the backend refuses.
         message: String,
     },
+    /// The backend has locked the renewal of the contract: somebody else may hold a copy of the credential.
+    Locked {
+        /// Why the backend has locked it.
+        message: String,
+    },
+}
+
+impl RenewalState {
+    /// Why the backend refuses to renew the credential, if it does.
+    pub fn refusal(&self) -> Option<&str> {
+        match self {
+            Self::Denied { message } | Self::Locked { message } => Some(message),
+            Self::Well | Self::Failing { .. } => None,
+        }
+    }
 }
 
 impl RecentFingerprints {
@@ -154,6 +171,7 @@ impl SessionCredential {
     ) -> Self {
         let mut first = RecentFingerprints::default();
         first.note(&access.fingerprint);
+        let newest = Mutex::new(Arc::clone(&access));
         let held = HeldCredential {
             access,
             schedule,
@@ -168,6 +186,7 @@ impl SessionCredential {
                 client_certificate,
                 network,
                 taken: Mutex::new(first),
+                newest,
                 refused,
             }),
         }
@@ -183,17 +202,24 @@ impl SessionCredential {
         self.cell.held.subscribe()
     }
 
-    /// Takes a credential of the same contract and connection if it is newer than the one held, or if that one was refused.
-    /// A credential that was refused itself is not taken. Returns true if it was taken.
+    /// Takes a credential of the same contract and connection if it is newer than the one held, or if that one was refused and is not
+    /// renewed: the renewal of a newer one ends older ones. A credential that was refused itself is not taken. Returns true if it was
+    /// taken.
     pub fn offer(&self, access: &Arc<ProviderAccess>, schedule: RenewalSchedule) -> bool {
         self.cell.held.send_if_modified(|held| {
             let same = held.access.fingerprint == access.fingerprint;
-            let better = access.lifetime.is_newer_than(&held.access.lifetime) || held.refused;
+            let is_lost = held.refused && (held.access.backend.is_none() || held.renewal.refusal().is_some());
+            let better = access.lifetime.is_newer_than(&held.access.lifetime) || is_lost;
             let usable = access.endpoint == held.access.endpoint && !self.was_refused(&access.fingerprint);
             if same || !better || !usable || !self.set_token(access) {
                 return false;
             }
             self.cell.taken.lock().note(&access.fingerprint);
+            let mut newest = self.cell.newest.lock();
+            if access.lifetime.is_newer_than(&newest.lifetime) {
+                *newest = Arc::clone(access);
+            }
+            drop(newest);
             *held = HeldCredential {
                 access: Arc::clone(access),
                 schedule,
@@ -202,6 +228,13 @@ impl SessionCredential {
             };
             true
         })
+    }
+
+    /// Whether no newer credential than the one that is held was held before.
+    pub fn is_newest(&self) -> bool {
+        // Not while `newest` is locked: `offer` takes the two locks in the other order.
+        let held = self.held().access;
+        !self.cell.newest.lock().lifetime.is_newer_than(&held.lifetime)
     }
 
     /// The token cell that the clients read.
@@ -251,7 +284,7 @@ impl SessionCredential {
     pub fn restore(&self, access: &ProviderAccess) {
         self.cell.held.send_if_modified(|held| {
             let meant = held.refused && held.access.fingerprint == access.fingerprint;
-            if !meant || matches!(held.renewal, RenewalState::Denied { .. }) {
+            if !meant || held.renewal.refusal().is_some() {
                 return false;
             }
             self.cell.refused.lock().forget(&access.fingerprint);
@@ -313,9 +346,9 @@ impl HeldCredential {
         if !gone {
             return None;
         }
-        match (&self.renewal, &self.access.backend) {
-            (RenewalState::Denied { message }, _) => Some(format!("the backend does not renew it: {message}")),
-            (_, None) => Some("its provider has no backend to renew it".to_owned()),
+        match (self.renewal.refusal(), &self.access.backend) {
+            (Some(message), _) => Some(format!("the backend does not renew it: {message}")),
+            (None, None) => Some("its provider has no backend to renew it".to_owned()),
             _ => None,
         }
     }
@@ -360,9 +393,13 @@ mod tests {
         assert!(!credential.held().refused, "another one was refused");
         credential.refuse(&new);
         assert!(credential.held().refused);
-        assert!(offer(&credential, &other), "any is better than one that is refused");
-        assert!(!credential.held().refused);
+        assert!(!offer(&credential, &other), "the newer one may still be renewed");
+        credential.set_renewal(RenewalState::Denied { message: String::new() });
+        assert!(credential.is_newest());
+        assert!(offer(&credential, &other), "any is better than one that is lost");
+        assert!(!credential.held().refused && !credential.is_newest());
         credential.refuse(&other);
+        credential.set_renewal(RenewalState::Denied { message: String::new() });
         for refused in [&old, &new, &other] {
             assert!(!offer(&credential, refused), "it was refused before");
         }

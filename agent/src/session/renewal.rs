@@ -69,7 +69,7 @@ pub fn next(input: &RenewalInput<'_>) -> RenewalStep {
         };
     }
     match input.renewal {
-        RenewalState::Denied { .. } => match retry(DENIED_PAUSE) {
+        RenewalState::Denied { .. } | RenewalState::Locked { .. } => match retry(DENIED_PAUSE) {
             RenewalStep::Wait(pause) => match until_expiry {
                 Some(left) if !left.is_zero() => RenewalStep::Wait(pause.min(left)),
                 _ => RenewalStep::Wait(pause),
@@ -156,7 +156,11 @@ fn is_of_other(renewed: &RenewedCredential, contract: &Contract) -> bool {
 async fn renew(core: &SessionCore, held: &HeldCredential) {
     let contract = &core.contract;
     let answer = match core.credential.backend() {
-        Ok((_, client)) => backend::renew(&client, &contract.namespace).await,
+        Ok((_, client)) => {
+            // A credential that was taken only because a newer one was refused proves nothing about a copy.
+            let holder = core.holder.records().filter(|_| core.credential.is_newest());
+            backend::renew(&client, &contract.namespace, &holder.unwrap_or_default()).await
+        }
         Err(error) => Err(error.into()),
     };
     match answer {
@@ -182,6 +186,7 @@ async fn renew(core: &SessionCore, held: &HeldCredential) {
             tracing::warn!(contract = %contract.namespace, %error, "credential not renewed");
             core.credential.set_renewal(match error {
                 RenewError::Refused(message) => RenewalState::Denied { message },
+                RenewError::Locked(message) => RenewalState::Locked { message },
                 RenewError::Failed(_) | RenewError::Unusable(_) => failing(held, error.to_string()),
             });
         }
@@ -192,7 +197,7 @@ async fn renew(core: &SessionCore, held: &HeldCredential) {
 fn failing(held: &HeldCredential, message: String) -> RenewalState {
     let count = match &held.renewal {
         RenewalState::Failing { count, .. } => count.saturating_add(1),
-        RenewalState::Well | RenewalState::Denied { .. } => 1,
+        RenewalState::Well | RenewalState::Denied { .. } | RenewalState::Locked { .. } => 1,
     };
     RenewalState::Failing { message, count }
 }

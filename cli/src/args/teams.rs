@@ -1,7 +1,7 @@
 //! Flags of `provider`, by which a provider's admin sees and ends contracts and grants templates, and of `share`.
 
 use bindery_api::{names::KUBE_BIND_NAMESPACE, v1alpha2::GroupResource};
-use clap::{ArgGroup, Subcommand};
+use clap::{ArgGroup, Subcommand, builder::NonEmptyStringValueParser};
 
 use super::{RevokeArgs, health::ProviderClusterArgs, resource};
 
@@ -12,7 +12,7 @@ use super::{RevokeArgs, health::ProviderClusterArgs, resource};
     after_help = "\
 `contracts`, `get` and `revoke` work over the backend (--server and a token), for owners of contracts and for those whom the
 provider's RBAC lets get, list and delete clusterbindings; or on the provider's cluster, with --provider-context or
---provider-kubeconfig. `grant`, `take` and `released` need the provider's cluster.
+--provider-kubeconfig. `grant`, `take`, `transfer` and `released` need the provider's cluster.
 
 Examples:
   kubectl bind provider contracts
@@ -21,7 +21,8 @@ Examples:
   kubectl bind provider grant cowboys --group ranchers --provider-context provider
   kubectl bind provider take cowboys --group ranchers --provider-context provider
   kubectl bind provider released --provider-context provider
-  kubectl bind provider revoke kube-bind-5xqjs2 --reason \"lost laptop\""
+  kubectl bind provider revoke kube-bind-5xqjs2 --reason \"lost laptop\"
+  kubectl bind provider transfer kube-bind-5xqjs2 --to jane@example.com --provider-context provider"
 )]
 pub(crate) struct AdminArgs {
     #[command(subcommand)]
@@ -43,6 +44,8 @@ pub(crate) enum AdminCommand {
     Released(ReleasedArgs),
     /// End all credentials of a contract at once.
     Revoke(EndArgs),
+    /// Give a contract to another owner, in place of all others, and end all its credentials.
+    Transfer(TransferArgs),
 }
 
 /// Flags of `provider contracts`.
@@ -106,6 +109,54 @@ impl EndArgs {
             yes: self.yes,
         }
     }
+}
+
+/// Flags of `provider transfer`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+For a contract whose owner is wrong: somebody else has bound first for a cluster that is not theirs. The principal becomes the only
+owner. All owners and owner groups from before lose the contract, and all credentials end at once. Objects stay on both clusters and
+are not synced any more, until the new owner binds again. Be sure first that the cluster is the new owner's: ask for the UID of its
+namespace kube-system, and compare it with the cluster identity that `kubectl bind provider get CONTRACT` shows.
+
+PRINCIPAL is the username as `kubectl bind whoami` shows it to the new owner, such as system:serviceaccount:ci:deployer. By --uid, or
+by --issuer and --subject, the name alone is not enough: a ServiceAccount that is made anew, or another person of that name, is then
+no owner.
+
+If the command was interrupted, run it again. To let more principals use a contract, use `kubectl bind share`.
+
+Examples:
+  kubectl bind provider transfer kube-bind-5xqjs2 --to jane@example.com --provider-context provider --dry-run
+  kubectl bind provider transfer kube-bind-5xqjs2 --to system:serviceaccount:ci:deployer --provider-context provider")]
+pub(crate) struct TransferArgs {
+    /// The contract: its namespace on the provider.
+    pub(crate) contract: String,
+    /// The principal that becomes the only owner.
+    #[arg(long, value_name = "PRINCIPAL", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) to: String,
+    /// UID of the principal, if it is a ServiceAccount.
+    #[arg(long, value_name = "UID")]
+    pub(crate) uid: Option<String>,
+    /// Issuer of the principal's ID tokens.
+    #[arg(long, value_name = "URL", requires = "subject")]
+    pub(crate) issuer: Option<String>,
+    /// Subject of the principal's ID tokens.
+    #[arg(long, value_name = "TEXT", requires = "issuer")]
+    pub(crate) subject: Option<String>,
+    /// Why, for people; it is kept on the contract. At most 1024 characters.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    #[command(flatten)]
+    pub(crate) provider: ProviderClusterArgs,
+    /// Namespace of the server on the provider.
+    #[arg(long, value_name = "NAME", default_value = KUBE_BIND_NAMESPACE)]
+    pub(crate) server_namespace: String,
+    /// Say who would lose the contract, and change nothing.
+    #[arg(short = 'd', long)]
+    pub(crate) dry_run: bool,
+    /// Transfer without being asked.
+    #[arg(short = 'y', long)]
+    pub(crate) yes: bool,
 }
 
 /// Flags of `provider released`.

@@ -3,6 +3,7 @@
 mod contracts;
 mod grant;
 mod released;
+mod transfer;
 
 pub(super) use contracts::text as contract_text;
 
@@ -23,5 +24,6 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &AdminArgs) ->
         AdminCommand::Take(args) => grant::take(context, args).await,
         AdminCommand::Released(args) => released::run(context, args).await,
         AdminCommand::Revoke(args) => Box::pin(revoke::run(context, &args.revoke())).await,
+        AdminCommand::Transfer(args) => Box::pin(transfer::run(context, args)).await,
     }
 }

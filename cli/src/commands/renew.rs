@@ -159,7 +159,12 @@ async fn shared_bind(
 fn needs_bind(reason: Option<ErrorReason>) -> bool {
     matches!(
         reason,
-        Some(ErrorReason::RenewalStopped | ErrorReason::ContractDenied | ErrorReason::MethodDenied)
+        Some(
+            ErrorReason::RenewalStopped
+                | ErrorReason::RenewalLocked
+                | ErrorReason::ContractDenied
+                | ErrorReason::MethodDenied
+        )
     )
 }
 

@@ -1,6 +1,6 @@
 //! `revoke`: ends all credentials of a contract, as its owner through the backend, or as the provider's admin on its cluster.
 
-mod admin;
+pub(super) mod admin;
 
 use std::io::{IsTerminal as _, Write};
 
@@ -43,7 +43,7 @@ struct Revoked {
 
 /// `kubectl bind revoke NAME`
 pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &RevokeArgs) -> Result<(), Failure> {
-    check(args)?;
+    check_reason(args.reason.as_deref())?;
     let admin = args.provider.cluster(&context.settings.cluster);
     let named = named(context, args).await?;
     let reason = args.reason.as_deref();
@@ -94,10 +94,9 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &RevokeArgs) -
     print(context, &revoked)
 }
 
-/// Refuses flags that clap cannot check.
-fn check(args: &RevokeArgs) -> Result<(), Failure> {
-    let is_too_long = |reason: &String| reason.chars().count() > REASON_LENGTH_MAX;
-    if args.reason.as_ref().is_some_and(is_too_long) {
+/// Refuses a reason that is too long.
+pub(super) fn check_reason(reason: Option<&str>) -> Result<(), Failure> {
+    if reason.is_some_and(|reason| reason.chars().count() > REASON_LENGTH_MAX) {
         return Err(Failure::Usage(format!(
             "--reason is longer than {REASON_LENGTH_MAX} characters; write a shorter one"
         )));

@@ -79,10 +79,9 @@ fn by_reason(reason: ErrorReason, template: Option<&str>, caller: &Caller, audie
         ErrorReason::CollectionNotFound => Some("`kubectl bind collections` lists the collections.".to_owned()),
         ErrorReason::ClusterIdentityTaken | ErrorReason::ContractDenied => Some(format!(
             "Another principal bound this cluster first. Its owner can share the contract with a group of yours by\n\
-             `kubectl bind share NAME --group GROUP`, or the provider's admin can make {} an owner as well, in the\n\
-             annotation {} of the contract's namespace.",
-            principal.unwrap_or("you"),
-            bindery_api::annotations::OWNERS,
+             `kubectl bind share NAME --group GROUP`. If that owner is not the cluster's, the provider's admin gives you the\n\
+             contract instead, and ends all its credentials, by `kubectl bind provider transfer CONTRACT --to {}`.",
+            principal.unwrap_or("YOUR-NAME"),
         )),
         ErrorReason::RequestNameTaken | ErrorReason::ExportNameTaken => {
             Some("Choose another name for the binding with --name.".to_owned())

@@ -81,7 +81,7 @@ fn an_identity_of_another_principal_is_refused_and_nothing_of_it_leaks() -> Resu
         let before = namespaces.get(&contract).await?;
 
         let taken = ErrorReason::ClusterIdentityTaken;
-        let mend = ["another principal", "backend.kube-bind.io/owners", &contract];
+        let mend = ["another principal", "kubectl bind provider transfer", &contract];
         let error = refused(
             other.ask("cowboys", &identity).await,
             Code::PermissionDenied,

@@ -1,10 +1,10 @@
 //! Credentials that their owner took back.
 
 use anyhow::{Context as _, Result, bail, ensure};
-use bindery_api::backend::Backend;
+use bindery_api::{backend::Backend, holder::RecordedHolder, v1alpha2::ClusterBinding};
 use bindery_e2e::{eventually, holds_for, wildwest};
 use bindery_proto::v1alpha2::{ErrorReason, ListExportsRequest};
-use bindery_sdk::{Client, Code};
+use bindery_sdk::{Client, Code, Renewed};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{
     Api, Config,
@@ -127,5 +127,127 @@ fn revoked_credentials_open_nothing_until_the_owner_binds_again() -> Result<()> 
             Ok(Some(()))
         })
         .await
+    })
+}
+
+/// The record of the holder that the provider has of the case's contract.
+async fn holder(case: &Case) -> Result<String> {
+    let bindings: Api<ClusterBinding> = Api::namespaced(case.provider().plane.client(), &case.contract());
+    let recorded = RecordedHolder::of(&bindings.get("cluster").await?);
+    Ok(recorded.record.context("no record of a holder")?.to_string())
+}
+
+/// A client with the renewal token of a credential that was granted.
+fn client_of(case: &Case, renewed: &Renewed) -> Result<Client> {
+    let document = renewed.kubeconfig.clone().into_message().kubeconfig;
+    binder(case, &serde_saphyr::from_slice(&document)?)
+}
+
+#[test]
+fn a_token_that_is_used_again_locks_renewal_until_the_owner_binds_again() -> Result<()> {
+    case("reused", async |case| {
+        case.offer().await?;
+        let owner = case.principal("reused", &["reused"]).await?;
+        case.bind(&owner, &[]).await?;
+        case.ready_binding("reused").await?;
+        let contract = case.contract();
+        let first = binder(case, &installed(case).await?)?;
+        // A clone, whose record is not the provider's, gets nothing and locks nothing.
+        let cloned = first.renew_kubeconfig_as_holder(&contract, "clone/1/x").await;
+        refused(
+            cloned,
+            Code::Aborted,
+            ErrorReason::ObjectChanged,
+            &["kubectl bind accept"],
+        )?;
+
+        // A thief renews twice: the second time ends the token that the konnector has.
+        let stolen = client_of(case, &first.renew_kubeconfig(&contract).await?)?;
+        let stolen = client_of(case, &stolen.renew_kubeconfig(&contract).await?)?;
+        let ended = first.renew_kubeconfig(&contract).await;
+        refused(
+            ended,
+            Code::Unauthenticated,
+            ErrorReason::CredentialRevoked,
+            &[&contract],
+        )?;
+        let says = [contract.as_str(), "kubectl bind renew"];
+        // A heartbeat may come between.
+        eventually("the lock", wildwest::SOON, || async {
+            let outcome = first.renew_kubeconfig_as_holder(&contract, &holder(case).await?).await;
+            let error = outcome.err().context("a token that ended was renewed")?;
+            Ok((error.reason() == Some(ErrorReason::RenewalLocked)).then_some(()))
+        })
+        .await?;
+        let of_thief = stolen.renew_kubeconfig(&contract).await;
+        refused(of_thief, Code::FailedPrecondition, ErrorReason::RenewalLocked, &says)?;
+        let of_owner = owner.client.renew_kubeconfig(&contract).await;
+        refused(of_owner, Code::FailedPrecondition, ErrorReason::RenewalLocked, &says)?;
+
+        let identity = case.identity();
+        let renew = ["renew", "reused", "--cluster-identity", &identity];
+        case.consumer().bind(case.provider(), &owner.token, &renew).await?;
+        case.ready_binding("reused").await?;
+        let of_thief = stolen.renew_kubeconfig(&contract).await;
+        refused(
+            of_thief,
+            Code::Unauthenticated,
+            ErrorReason::CredentialRevoked,
+            &[&contract],
+        )?;
+        let successor = binder(case, &installed(case).await?)?;
+        ensure!(successor.renew_kubeconfig(&contract).await?.contract == contract);
+        Ok(())
+    })
+}
+
+#[test]
+fn a_contract_that_is_transferred_is_lost_to_its_former_owner() -> Result<()> {
+    case("squatted", async |case| {
+        case.offer().await?;
+        let squatter = case.principal("squatter", &["squatted"]).await?;
+        let right = case.principal("right-owner", &["squatted"]).await?;
+        let (identity, contract) = (case.identity(), case.contract());
+        squatter.ask("squatted", &identity).await?;
+        let says = ["kubectl bind provider transfer", contract.as_str()];
+        let taken = right.ask("squatted", &identity).await;
+        refused(taken, Code::PermissionDenied, ErrorReason::ClusterIdentityTaken, &says)?;
+
+        let mut command = case.consumer().bind_command()?;
+        command.args(["provider", "transfer", &contract, "--to", &right.username, "--yes"]);
+        command
+            .arg("--provider-kubeconfig")
+            .arg(case.provider().plane.kubeconfig_path());
+        let output = command.output().await?;
+        ensure!(output.status.success(), "{output:?}");
+        eventually("the server to see it", wildwest::SOON, || async {
+            let outcome = squatter.client.list_exports(ListExportsRequest::default()).await;
+            Ok(outcome.is_ok_and(|exports| exports.is_empty()).then_some(()))
+        })
+        .await?;
+        let denied = squatter.client.renew_kubeconfig(&contract).await;
+        refused(
+            denied,
+            Code::PermissionDenied,
+            ErrorReason::ContractDenied,
+            &[&contract],
+        )?;
+        let lost = squatter.ask("squatted", &identity).await;
+        refused(
+            lost,
+            Code::PermissionDenied,
+            ErrorReason::ClusterIdentityTaken,
+            &[&contract],
+        )?;
+        let revoked = right.client.renew_kubeconfig(&contract).await;
+        refused(
+            revoked,
+            Code::FailedPrecondition,
+            ErrorReason::RenewalStopped,
+            &[&contract],
+        )?;
+        right.ask("squatted", &identity).await?;
+        ensure!(right.client.renew_kubeconfig(&contract).await?.contract == contract);
+        Ok(())
     })
 }

@@ -141,6 +141,7 @@ fn each_value_of_the_server_is_its_flag() -> Result<()> {
             "tokenLifetime=30m,renewalLifetime=48h",
             &["--token-lifetime=30m", "--renewal-lifetime=48h"],
         ),
+        ("renewalMaxAge=2160h", &["--renewal-max-age=2160h"]),
         ("installCrds=false", &["--install-crds=false"]),
         ("grpcReflection=false", &["--grpc-reflection=false"]),
     ] {

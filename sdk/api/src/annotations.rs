@@ -34,6 +34,9 @@ pub const LIMITS: &str = "backend.kube-bind.io/limits";
 pub const REVOCATION: &str = "backend.kube-bind.io/revocation";
 /// Id of the last revocation that has ended; on the ClusterBinding.
 pub const LAST_REVOCATION: &str = "backend.kube-bind.io/last-revocation";
+/// The renewal tokens of the contract that are good, and whether their renewal is locked, as JSON; on the ClusterBinding. Only the
+/// server can write it, as with [`REVOCATION`].
+pub const RENEWAL: &str = "backend.kube-bind.io/renewal";
 /// The template that an export or a request was made from.
 pub const TEMPLATE: &str = "kube-bind.io/template";
 /// The caller's name of a BindableResourcesRequest whose object name is a hash.

@@ -440,6 +440,15 @@ fn what_may_be_claimed_is_a_list_of_custom_resources() {
 }
 
 #[test]
+fn renewals_go_on_without_end_unless_told_otherwise() {
+    assert_eq!(settings(&TLS, &[]).renewal_max_age, None);
+    assert_eq!(settings(&TLS, &["--renewal-max-age", "0"]).renewal_max_age, None);
+    let set = settings(&TLS, &["--renewal-max-age", "2160h"]);
+    assert_eq!(set.renewal_max_age, Some(Duration::from_hours(2160)));
+    check_refused(&TLS, &["--renewal-max-age", "9m"], "at least 10m");
+}
+
+#[test]
 fn consumers_are_limited_and_secrets_stay_home_unless_told_otherwise() {
     let set = settings(&TLS, &[]);
     assert_eq!((set.limits.namespaces, set.cluster_wide_secret_claims), (1000, false));

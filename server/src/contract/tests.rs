@@ -49,6 +49,20 @@ fn a_contract_belongs_to_who_made_it() {
 }
 
 #[test]
+fn who_owns_a_contract_wrongly_is_replaced_and_not_joined() {
+    let contract = "kube-bind-a".to_owned();
+    let mend = Refusal::IdentityTaken { contract }.to_string();
+    assert!(
+        mend.contains("`kubectl bind provider transfer kube-bind-a --to PRINCIPAL`"),
+        "{mend}"
+    );
+    assert!(
+        !mend.contains("add you") && !mend.contains(annotations::OWNERS),
+        "{mend}"
+    );
+}
+
+#[test]
 fn the_admin_can_add_owners_and_a_broken_list_admits_nobody() {
     let name = names::contract_namespace("kube-bind-", "cluster-a");
     let with_owners = |json: &str| {

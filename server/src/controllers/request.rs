@@ -178,7 +178,10 @@ impl Requests {
             schemas: caches.bound_schemas.list_in(contract),
             fulfilled: namespace.is_some_and(|namespace| served::is_served(namespace, request.metadata.uid.as_deref())),
             complete: parts.as_ref().is_some_and(ContractParts::are_complete),
-            revocation: parts.and_then(|parts| credentials::revocation(parts.cluster_binding.as_ref()?)),
+            revocation: parts.and_then(|parts| {
+                let binding = parts.cluster_binding.as_ref()?;
+                credentials::revocation(binding).or_else(|| credentials::renewal::lock(binding))
+            }),
             located,
             now,
         })

@@ -6,6 +6,9 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
+
+use super::renewal::{IssuedToken, TokenDigest};
 
 /// A granted token. Its times are of the API server's clock, so that other clocks can use only their difference.
 pub(super) struct Token {
@@ -14,6 +17,7 @@ pub(super) struct Token {
     pub(super) id: String,
     pub(super) lifetime: Duration,
     pub(super) expire_time: Timestamp,
+    issue_time: Timestamp,
 }
 
 #[derive(Deserialize)]
@@ -34,8 +38,17 @@ impl Token {
             id: claims.jti,
             lifetime: Duration::from_secs(u64::try_from(claims.exp.checked_sub(claims.iat)?).ok()?),
             expire_time: Timestamp::from_second(claims.exp).ok()?,
+            issue_time: Timestamp::from_second(claims.iat).ok()?,
             secret: token.into(),
         })
+    }
+
+    /// The token as the contract's record of renewals knows it.
+    pub(super) fn issued(&self) -> IssuedToken {
+        IssuedToken {
+            digest: TokenDigest::new(Sha256::digest(self.secret()).into()),
+            issued: self.issue_time,
+        }
     }
 
     pub(super) fn secret(&self) -> &str {

@@ -95,6 +95,7 @@ pub(super) fn fresh() -> ObservedBinding {
             heartbeat: Heartbeat::Beating,
             expired: None,
             renewal_fails: None,
+            is_renewal_locked: false,
             pretty_name: Some("Wild West".to_owned()),
             has_backend: true,
             missing_rights: Vec::new(),

@@ -143,6 +143,19 @@ fn a_bad_secret_says_what_mends_it() {
         Severity::Warning,
         "no route",
     );
+    let locked = with(served(), |seen| {
+        session(seen).renewal_fails = Some("a token was used again".to_owned());
+        session(seen).is_renewal_locked = true;
+    });
+    for says in ["a token was used again", "kubectl bind renew cowboys"] {
+        check(
+            &locked,
+            "SecretValid",
+            "CredentialRenewalLocked",
+            Severity::Warning,
+            says,
+        );
+    }
     let changed = with(served(), |seen| {
         seen.access = ContractAccess::Changed {
             pinned: "a".to_owned(),

@@ -92,6 +92,7 @@ pub(super) fn seen(exports: &[&str]) -> ObservedBundle {
             heartbeat: Heartbeat::Beating,
             expired: None,
             renewal_fails: None,
+            is_renewal_locked: false,
             pretty_name: Some("Wild West".to_owned()),
             has_backend: true,
             missing_rights: Vec::new(),

@@ -34,7 +34,8 @@ fn a_secret_of_somebody_else_stays_theirs() {
 #[test]
 fn nothing_is_bound_again_where_renewing_is_enough_or_binding_no_help() {
     for reason in ErrorReason::all() {
-        let expect = ["RENEWAL_STOPPED", "CONTRACT_DENIED", "METHOD_DENIED"].contains(&reason.reason_str());
+        let expect =
+            ["RENEWAL_STOPPED", "RENEWAL_LOCKED", "CONTRACT_DENIED", "METHOD_DENIED"].contains(&reason.reason_str());
         assert_eq!(needs_bind(Some(reason)), expect, "{}", reason.reason_str());
     }
     assert!(!needs_bind(None));

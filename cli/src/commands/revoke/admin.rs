@@ -21,11 +21,12 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::{args::KubeContext, errors::Failure, install::manifests::FIELD_MANAGER, render::steps::Steps};
 
 /// A contract on the provider's cluster.
-pub(super) struct Contract {
+pub(in crate::commands) struct Contract {
     client: Client,
     namespace: Namespace,
     name: String,
@@ -34,7 +35,11 @@ pub(super) struct Contract {
 impl Contract {
     /// Reads the contract. Fails if there is no such contract, or if its namespace has another UID than `uid`, which this cluster
     /// knows: it is a namespace of the same name then, on another provider or made anew.
-    pub(super) async fn open(cluster: KubeContext<'_>, name: &str, uid: Option<&str>) -> Result<Self, Failure> {
+    pub(in crate::commands) async fn open(
+        cluster: KubeContext<'_>,
+        name: &str,
+        uid: Option<&str>,
+    ) -> Result<Self, Failure> {
         let config = client::config(cluster.kubeconfig, cluster.context).await?;
         let client = Clients::new(&config, 2)?.write;
         let namespaces: Api<Namespace> = Api::all(client.clone());
@@ -50,8 +55,26 @@ impl Contract {
         })
     }
 
+    /// Namespace of the contract, as it was read last.
+    pub(in crate::commands) fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    /// Changes the namespace of the contract, if it has not changed since it was read.
+    pub(in crate::commands) async fn change(&mut self, patch: &Value) -> Result<(), Failure> {
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        let params = PatchParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        let changed = namespaces.patch(&self.name, &params, &Patch::Merge(patch)).await;
+        let doing = format!("change Namespace {} of the provider", self.name);
+        self.namespace = changed.map_err(Failure::cluster(doing))?;
+        Ok(())
+    }
+
     /// The exports of the contract, in words.
-    pub(super) async fn exports(&self) -> Result<Vec<String>, Failure> {
+    pub(in crate::commands) async fn exports(&self) -> Result<Vec<String>, Failure> {
         let exports: Vec<APIServiceExport> = self.list("").await?;
         let named = exports
             .iter()
@@ -60,7 +83,7 @@ impl Contract {
     }
 
     /// Secrets that the tokens of the contract are bound to.
-    pub(super) async fn anchors(&self) -> Result<Vec<Secret>, Failure> {
+    pub(in crate::commands) async fn anchors(&self) -> Result<Vec<Secret>, Failure> {
         let mut anchors: Vec<Secret> = self
             .list(&format!("{}={}", labels::COMPONENT, labels::TOKEN_ANCHOR))
             .await?;
@@ -70,7 +93,7 @@ impl Contract {
 
     /// Revokes all credentials. Returns since when they are revoked, which is earlier if they were, and how many anchors were
     /// deleted now.
-    pub(super) async fn revoke(
+    pub(in crate::commands) async fn revoke(
         &self,
         server_namespace: &str,
         reason: Option<&str>,

@@ -129,6 +129,9 @@
 {{- with .Values.renewalLifetime }}
 - {{ printf "--renewal-lifetime=%s" . | toYaml }}
 {{- end }}
+{{- with .Values.renewalMaxAge }}
+- {{ printf "--renewal-max-age=%s" . | toYaml }}
+{{- end }}
 {{- if not .Values.installCrds }}
 - --install-crds=false
 {{- end }}

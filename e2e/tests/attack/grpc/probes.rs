@@ -261,7 +261,10 @@ async fn deletions(world: &World, name: String) -> Result<[Probe; 5]> {
 
 fn credentials(world: &World) -> [Probe; 2] {
     let contract = || world.zorro.contract.clone();
-    let renew = proto::RenewKubeconfigRequest { contract: contract() };
+    let renew = proto::RenewKubeconfigRequest {
+        contract: contract(),
+        holder: String::new(),
+    };
     let revoke = proto::RevokeCredentialsRequest {
         contract: contract(),
         reason: String::new(),

@@ -20,8 +20,19 @@ impl Client {
     /// Returns a new kubeconfig for a contract, which may be empty if the caller has only one. The old one stays valid until it
     /// expires.
     pub async fn renew_kubeconfig(&self, contract: &str) -> Result<Renewed, Error> {
+        self.renew(contract, "").await
+    }
+
+    /// Returns a new kubeconfig for the konnector that holds a contract. `holder` are the records of the holder that the provider may
+    /// have, separated by spaces.
+    pub async fn renew_kubeconfig_as_holder(&self, contract: &str, holder: &str) -> Result<Renewed, Error> {
+        self.renew(contract, holder).await
+    }
+
+    async fn renew(&self, contract: &str, holder: &str) -> Result<Renewed, Error> {
         let request = RenewKubeconfigRequest {
             contract: contract.to_owned(),
+            holder: holder.to_owned(),
         };
         let response = self.call(methods::RENEW_KUBECONFIG, request).await?;
         let kubeconfig = response.kubeconfig.ok_or_else(|| self.missing("kubeconfig"))?;

@@ -9,8 +9,14 @@ use bindery_api::{
 };
 use jiff::Timestamp;
 
-/// The only condition that the provider writes; the konnector writes all others.
+use crate::credentials::renewal;
+
+/// The condition about the konnector, which the provider writes. The konnector writes all others but [`RENEWABLE`].
 const HEALTHY: &str = "Healthy";
+/// The condition about the renewal of the credentials. It is there once renewal was locked.
+const RENEWABLE: &str = "CredentialRenewable";
+/// Reason of [`RENEWABLE`] while renewal is locked.
+const RENEWAL_LOCKED: &str = "RenewalLocked";
 /// A konnector is looked at at least this often, whatever interval it reports.
 const LOOK_AGAIN_MAX: Duration = Duration::from_hours(24);
 /// How far a konnector's clock may be ahead of the server's before the condition reports it.
@@ -30,6 +36,9 @@ pub(super) fn plan(binding: &ClusterBinding, since: Option<Duration>, now: Times
     let (condition, look_again) = health(binding, since, now);
     let mut conditions = binding.conditions().to_vec();
     let mut changed = conditions.set_condition(condition, now);
+    if let Some(condition) = renewable(binding) {
+        changed |= conditions.set_condition(condition, now);
+    }
     changed |= conditions.set_ready_summary(now);
     HealthPlan {
         conditions: changed.then_some(conditions),
@@ -37,7 +46,24 @@ pub(super) fn plan(binding: &ClusterBinding, since: Option<Duration>, now: Times
     }
 }
 
-/// The condition, and after which time it may change without a heartbeat. The konnector's clock tells how old a heartbeat is only where
+/// The condition [`RENEWABLE`]; none for a contract whose renewal was never locked.
+fn renewable(binding: &ClusterBinding) -> Option<Condition> {
+    let Some(lock) = renewal::lock(binding) else {
+        let was_locked = binding.condition(RENEWABLE).is_some();
+        return was_locked.then(|| true_condition(RENEWABLE));
+    };
+    let message = format!(
+        "renewal is locked since {}: {}; revoke the credentials if a copy was stolen, and have the owner bind again: kubectl bind renew \
+         NAME on the consumer",
+        lock.time,
+        lock.reason
+            .as_deref()
+            .unwrap_or("the record of renewals cannot be read"),
+    );
+    Some(false_condition(RENEWABLE, Severity::Error, RENEWAL_LOCKED, message))
+}
+
+/// The condition [`HEALTHY`], and after which time it may change without a heartbeat. The konnector's clock tells how old a heartbeat is only where
 /// the server did not see it come: clocks differ.
 fn health(binding: &ClusterBinding, since: Option<Duration>, now: Timestamp) -> (Condition, Option<Duration>) {
     let status = binding.status.as_ref();
@@ -85,8 +111,10 @@ fn health(binding: &ClusterBinding, since: Option<Duration>, now: Timestamp) -> 
 
 #[cfg(test)]
 mod tests {
-    use bindery_api::v1alpha2::ClusterBindingStatus;
+    use bindery_api::{annotations, v1alpha2::ClusterBindingStatus};
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use kube::ResourceExt as _;
+    use serde_json::json;
 
     use super::*;
 
@@ -164,6 +192,24 @@ mod tests {
         check(NOW - 4_000, 121, ("HeartbeatTimeout", None));
         check(NOW + 4_000, 30, ("HeartbeatTimeDrift", Some(90)));
         check(NOW + 4_000, 121, ("HeartbeatTimeout", None));
+    }
+
+    #[test]
+    fn a_lock_of_renewal_is_shown_until_an_owner_bound_again() {
+        let mut binding = binding(Some(NOW), Some(300));
+        let renewable = |binding: &ClusterBinding| {
+            let conditions = plan(binding, None, at(NOW)).conditions.unwrap_or_default();
+            conditions
+                .condition(RENEWABLE)
+                .map(|condition| condition.reason.clone())
+        };
+        assert_eq!(renewable(&binding), None);
+        let lock = json!({"newest": at(0), "began": at(0), "lock": {"id": "0a1b", "reason": "used again"}}).to_string();
+        binding.annotations_mut().insert(annotations::RENEWAL.to_owned(), lock);
+        assert_eq!(renewable(&binding).as_deref(), Some(RENEWAL_LOCKED));
+        binding.status.as_mut().unwrap().conditions = plan(&binding, None, at(NOW)).conditions.unwrap();
+        binding.annotations_mut().clear();
+        assert_eq!(renewable(&binding).as_deref(), Some(""));
     }
 
     #[test]

@@ -148,6 +148,7 @@ impl Requests {
             // The server's rights in a new contract take a moment to be in effect.
             Err(IssueError::Write { source, .. }) => return Err(source),
             Err(error @ IssueError::Revoked { .. }) => return Ok(Err(Refused::new("CredentialsRevoked", &error))),
+            Err(error @ IssueError::Locked { .. }) => return Ok(Err(Refused::new("RenewalLocked", &error))),
             Err(error) => return Ok(Err(Refused::new(CREATION_FAILED, &error))),
         };
         let response = Response {

@@ -42,6 +42,9 @@ pub(crate) struct Claims {
     /// The expiry, `exp`, in seconds since 1970.
     #[serde(default, rename = "exp")]
     expires: Option<f64>,
+    /// The time of issue, `iat`, in seconds since 1970.
+    #[serde(default, rename = "iat")]
+    issued: Option<f64>,
     #[serde(default, rename = "kubernetes.io")]
     kubernetes: Kubernetes,
 }
@@ -128,12 +131,21 @@ impl Claims {
 
     /// The expiry that the token claims.
     pub(crate) fn expires_at(&self) -> Option<Timestamp> {
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "a saturating cast; what is out of range is no timestamp"
-        )]
-        Timestamp::from_second(self.expires? as i64).ok()
+        timestamp(self.expires?)
     }
+
+    /// The time of issue that the token claims.
+    pub(crate) fn issued_at(&self) -> Option<Timestamp> {
+        timestamp(self.issued?)
+    }
+}
+
+fn timestamp(seconds: f64) -> Option<Timestamp> {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a saturating cast; what is out of range is no timestamp"
+    )]
+    Timestamp::from_second(seconds as i64).ok()
 }
 
 /// Whether the first part of a token is a JSON object with an algorithm.

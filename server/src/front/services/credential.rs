@@ -11,7 +11,10 @@ use kube::ResourceExt as _;
 use prost_types::Timestamp;
 use tonic::{Request, Response, Status};
 
-use crate::credentials::IssueError;
+use crate::credentials::{
+    IssueError, Renewal,
+    renewal::{IssuedToken, TokenDigest},
+};
 use crate::front::{
     Failure, Front, Outcome,
     transport::interceptor::Call,
@@ -51,7 +54,13 @@ impl Front {
             .one(call.caller()?, message.contract.as_ref())?
             .name_any();
         call.note.add(|noted| noted.contract.clone_from(&contract));
-        let minted = self.issuer.mint(&contract).await?;
+        let minted = match used_token(call)? {
+            Some(token) => {
+                let holder = message.holder;
+                self.issuer.renew(&contract, &Renewal { token, holder }).await?
+            }
+            None => self.issuer.mint(&contract).await?,
+        };
         Ok(RenewKubeconfigResponse {
             kubeconfig: Some(response::kubeconfig(&minted)),
             contract,
@@ -77,6 +86,16 @@ impl Front {
     }
 }
 
+/// The renewal token that a call of a contract's ServiceAccount is made with; none for a principal.
+fn used_token(call: &Call) -> Outcome<Option<IssuedToken>> {
+    let is_konnector = call.caller()?.contract().is_some();
+    let token = call.token().filter(|_| is_konnector);
+    Ok(token.map(|token| IssuedToken {
+        digest: TokenDigest::new(token.digest()),
+        issued: token.claims().issued_at().unwrap_or_default(),
+    }))
+}
+
 /// The contract that a call names, which the caller may have no right on; empty if it names none.
 pub(super) fn named(contract: Option<&ContractName>) -> String {
     contract.map(ToString::to_string).unwrap_or_default()
@@ -90,7 +109,11 @@ impl From<IssueError> for Failure {
             }
             IssueError::ContractNotFound { contract }
             | IssueError::Revoked { contract }
-            | IssueError::Overtaken { contract } => {
+            | IssueError::Overtaken { contract }
+            | IssueError::Locked { contract, .. }
+            | IssueError::Ended { contract }
+            | IssueError::OtherHolder { contract }
+            | IssueError::TooOld { contract, .. } => {
                 Self::new(error.error_reason(), error.to_string()).with("contract", contract)
             }
             IssueError::TokenUnreadable | IssueError::Kubeconfig { .. } => Self::internal(&error),

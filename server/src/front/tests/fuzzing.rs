@@ -176,7 +176,8 @@ messages! {
     };
     RenewKubeconfigRequest => RenewKubeconfig: |request| {
         let contract = request.contract.as_deref().map(subdomain);
-        [contract]
+        let holder = text(&request.holder, validate::TEXT_LENGTH_MAX);
+        [vec![holder], contract.into_iter().collect()]
     };
     RevokeCredentialsRequest => RevokeCredentials: |request| {
         [[subdomain(&request.contract), text(&request.reason, validate::TEXT_LENGTH_MAX)]]

@@ -318,6 +318,7 @@ validated! {
     }
     RenewKubeconfig from RenewKubeconfigRequest: |sent, check| {
         contract: Option<ContractName> = check.optional_name("contract", &sent.contract),
+        holder: String = check.text("holder", sent.holder, TEXT_LENGTH_MAX),
     }
     ListContracts from ListContractsRequest: |sent, check| {
         page: PageRequest = check.page(sent.page_size, sent.page_token),

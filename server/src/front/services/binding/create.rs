@@ -202,12 +202,14 @@ impl Front {
             .with("contract", contract))
     }
 
-    /// Ends a revocation of the contract's credentials, as each bind by an owner does.
+    /// Ends a revocation of the contract's credentials, and a lock of their renewal, as each bind by an owner does.
     async fn reinstate(&self, checked: &Checked, until: Instant) -> Outcome<()> {
         let contract = &checked.located.name;
         let bindings = &self.state.caches.cluster_bindings;
         let is_revoked = |binding: Option<&api::ClusterBinding>| {
-            binding.is_some_and(|binding| credentials::revocation(binding).is_some())
+            binding.is_some_and(|binding| {
+                credentials::revocation(binding).is_some() || credentials::renewal::lock(binding).is_some()
+            })
         };
         if !is_revoked(bindings.get(contract, names::CLUSTER_BINDING).as_deref()) {
             return Ok(());
