@@ -56,10 +56,11 @@ struct Desk {
 }
 
 impl Reader<'_> {
-    /// Runs the commands of `docs/guides/NAME`. Fails if a command fails or prints something other than the page shows.
+    /// Runs the commands of `docs/guides/NAME`; a page of `docs` itself is `../NAME`. Fails if a command fails or prints something other
+    /// than the page shows.
     pub async fn follow(&self, name: &str) -> Result<()> {
         let path = docs().join("guides").join(name);
-        self.run(name, &read(&path)?).await
+        self.run(name.trim_start_matches("../"), &read(&path)?).await
     }
 
     /// Runs the commands of a section of the project's README, which is found by its heading, as [`Reader::follow`] does.

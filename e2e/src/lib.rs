@@ -14,6 +14,7 @@
 //! | [`claiming`] | installs a binding with permission claims by a program that is not `kubectl bind` |
 //! | [`clock`] | moves the clock of a single process |
 //! | [`container`] | runs a program in the root of an image |
+//! | [`flags`] | makes the reference of the programs' flags |
 //! | [`former`] | builds the programs of an earlier commit, for tests of upgrades |
 //! | [`https`] | sends requests to servers of a test CA |
 //! | [`images`] | finds, unpacks and pushes the images of the programs |
@@ -42,6 +43,7 @@ mod consumer;
 pub mod container;
 pub mod control_plane;
 mod eventually;
+pub mod flags;
 pub mod former;
 mod forward;
 mod gate;

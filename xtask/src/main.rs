@@ -1,7 +1,8 @@
-//! The developer's commands: `cargo xtask demo`, `test`, `simulate`, `soak`, `bench`, `image`, `release`, `sdk` and `gen`.
+//! The developer's commands: `cargo xtask demo`, `test`, `simulate`, `soak`, `bench`, `image`, `release`, `sdk`, `gen` and `book`.
 #![expect(clippy::print_stderr, reason = "a command line tells what it does")]
 
 mod bench;
+mod book;
 mod cargo;
 mod demo;
 mod generate;
@@ -12,6 +13,7 @@ mod sdk;
 mod simulate;
 mod soak;
 mod test;
+mod tool;
 
 use std::process::ExitCode;
 
@@ -43,8 +45,11 @@ enum Command {
     Release(release::Args),
     /// Checks the .proto files, and writes the generated code of the SDKs.
     Sdk(sdk::Args),
-    /// Writes the generated files: `deploy/crds`, `deploy/server` and `deploy/konnector`, and the reference of the charts' values.
+    /// Writes the generated files: `deploy/crds`, `deploy/server` and `deploy/konnector`, and the references of flags, values, gRPC, CRDs
+    /// and conditions.
     Gen,
+    /// Builds the book of `docs` as HTML. Installs mdbook the first time.
+    Book(book::Args),
 }
 
 fn main() -> ExitCode {
@@ -58,6 +63,7 @@ fn main() -> ExitCode {
         Command::Release(args) => release::run(&args),
         Command::Sdk(args) => sdk::run(&args),
         Command::Gen => generate::run(),
+        Command::Book(args) => book::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

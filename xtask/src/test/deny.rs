@@ -7,9 +7,11 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use bindery_e2e::binaries;
 
-use crate::cargo::{program, root, step};
+use crate::{
+    cargo::{program, root},
+    tool,
+};
 
 /// The version of cargo-deny, which is installed from crates.io once per user.
 const VERSION: &str = "0.20.2";
@@ -26,7 +28,7 @@ const DEPTH: usize = 3;
 
 /// Checks the dependencies of the workspace, and of each crate that has a lock file of its own.
 pub(super) fn run() -> Result<()> {
-    let cargo_deny = install()?;
+    let cargo_deny = tool::install("cargo-deny", VERSION, &[])?;
     for folder in locked(&root(), DEPTH)? {
         let manifest = folder.join("Cargo.toml");
         eprintln!(
@@ -51,28 +53,6 @@ pub(super) fn run() -> Result<()> {
         );
     }
     Ok(())
-}
-
-/// Installs cargo-deny if it is not there, and returns its path.
-fn install() -> Result<PathBuf> {
-    let folder = binaries::cache_folder()?.join("cargo-deny").join(VERSION);
-    let path = folder.join("bin/cargo-deny");
-    if !path.is_file() {
-        let folder = folder.to_str().context("the path of the cache folder is not UTF-8")?;
-        // Not optimised: it builds in half the time, and runs for seconds.
-        let install = [
-            "install",
-            "--locked",
-            "--debug",
-            "--root",
-            folder,
-            "cargo-deny",
-            "--version",
-            VERSION,
-        ];
-        step("cargo-deny, installed once", &install, &[])?;
-    }
-    Ok(path)
 }
 
 /// Returns the folders with a lock file, up to a depth in the tree.
