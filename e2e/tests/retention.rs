@@ -159,7 +159,8 @@ async fn beyond_the_limit_the_first_end_early(bound: &Bound) -> Result<()> {
     })
     .await?;
     limit(None).await?;
-    Ok(())
+    cowboys.copies.delete("late", &DeleteParams::default()).await?;
+    lists_nothing(bound).await
 }
 
 async fn a_name_is_blocked_until_the_copy_is_discarded(bound: &Bound) -> Result<()> {

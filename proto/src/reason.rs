@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn reasons_are_the_documented_ones() {
         let all: BTreeSet<_> = ErrorReason::all().map(ErrorReason::reason_str).collect();
-        assert_eq!(all.len(), 43);
+        assert_eq!(all.len(), 44);
         for name in [
             "TOKEN_EXPIRED",
             "EXPORT_NOT_EMPTY",

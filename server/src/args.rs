@@ -156,7 +156,7 @@ pub struct Args {
     pub renewal_lifetime: Duration,
     /// How long the credentials of a contract are renewed after an owner bound last, such as 2160h. Then its owner has to bind again
     /// (kubectl bind renew), and objects are not synced until that is done. 0 is no limit.
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = max_age)]
+    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = max_age)]
     pub renewal_max_age: Duration,
     /// Install the CustomResourceDefinitions at start. With --install-crds=false they must be there.
     #[arg(
@@ -396,6 +396,9 @@ fn lifetime(text: &str) -> Result<Duration, String> {
 }
 
 fn max_age(text: &str) -> Result<Duration, String> {
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
     match duration(text)? {
         duration if duration.is_zero() || duration >= LIFETIME_MIN => Ok(duration),
         _ => Err("must be 0, which is no limit, or at least 10m".to_owned()),

@@ -16,6 +16,7 @@ use bindery_runtime::{
 use k8s_openapi::api::{
     authentication::v1::{TokenRequest, TokenRequestSpec},
     core::v1::ServiceAccount,
+    rbac::v1::Role,
 };
 use kube::{
     Api, Client, Config, ResourceExt as _,
@@ -60,6 +61,8 @@ pub enum WatchedPolicy {
     Binder,
     /// Verifies the authors of requests that are made as resources. Each of these is served after a proof of its own.
     Requests,
+    /// Limits what the server's own account writes. Nothing that the server gives relies on it.
+    ServerAccount,
 }
 
 /// What a probe of a policy showed.
@@ -88,13 +91,14 @@ pub struct Prober {
 
 impl WatchedPolicy {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Binder, Self::Requests];
+    pub const ALL: [Self; 3] = [Self::Binder, Self::Requests, Self::ServerAccount];
 
     /// Name of the policy and of its binding.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Binder => NAME,
             Self::Requests => requests::NAME,
+            Self::ServerAccount => SERVER_NAME,
         }
     }
 
@@ -102,7 +106,7 @@ impl WatchedPolicy {
     const fn needs_contract(self) -> bool {
         match self {
             Self::Binder => true,
-            Self::Requests => false,
+            Self::Requests | Self::ServerAccount => false,
         }
     }
 
@@ -111,6 +115,7 @@ impl WatchedPolicy {
         match self {
             Self::Binder => state.prober.probe_any(contracts(state)).await,
             Self::Requests => Some(state.author_verifier.probe().await),
+            Self::ServerAccount => Some(probe_own_account(state).await),
         }
     }
 }
@@ -211,6 +216,19 @@ async fn try_it(client: Client, contract: &str) -> Result<APIServiceNamespace, k
     };
     let api: Api<APIServiceNamespace> = Api::namespaced(client, contract);
     api.create(&as_dry_run(), &probe).await
+}
+
+/// Tries the policy on the server's own account.
+async fn probe_own_account(state: &State) -> Result<ProbeOutcome, WriteError> {
+    let roles: Api<Role> = Api::namespaced(state.clients.write.clone(), &state.settings.namespace);
+    let probe = Role {
+        metadata: ObjectMeta {
+            name: Some(names::POLICY_PROBE.to_owned()),
+            ..ObjectMeta::default()
+        },
+        ..Role::default()
+    };
+    outcome(roles.create(&as_dry_run(), &probe).await, SERVER_NAME, SERVER_ANSWER)
 }
 
 fn as_dry_run() -> PostParams {

@@ -24,9 +24,12 @@ pub(crate) fn run() -> Result<()> {
     for (name, content) in bindery_api::crds::yaml_files()? {
         write(&Path::new("deploy/crds").join(name), &content)?;
     }
+    for (path, content) in references()? {
+        write(&path, &content)?;
+    }
     step("programs", &[&["build", "--locked"], &TESTED[..]].concat(), &[])?;
     write(Path::new(flags::PAGE), &flags::page(flags::help)?)?;
-    for (path, content) in references()?.into_iter().chain(charts::generated(&Helm::locate()?)?) {
+    for (path, content) in charts::generated(&Helm::locate()?)? {
         write(&path, &content)?;
     }
     Ok(())

@@ -51,11 +51,7 @@ where
     /// `patience` is over.
     pub(crate) fn start(consumer: &Consumer, namespace: &str, name: &str, patience: Duration) -> Self {
         let namespace = Some(namespace).filter(|namespace| !namespace.is_empty());
-        let source = Source {
-            path: K::url_path(&(), namespace).into(),
-            labels: String::new(),
-            fields: format!("metadata.name={name}"),
-        };
+        let source = Source::of::<K>(namespace).fields(format!("metadata.name={name}"));
         let cache = Cache::start(consumer.watch(), source);
         let (sender, states) = channel::channel(None);
         let subscription = cache.subscribe(move |change| {

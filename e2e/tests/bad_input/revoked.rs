@@ -218,7 +218,7 @@ fn a_contract_that_is_transferred_is_lost_to_its_former_owner() -> Result<()> {
         command
             .arg("--provider-kubeconfig")
             .arg(case.provider().plane.kubeconfig_path());
-        let output = command.output().await?;
+        let output = command.output()?;
         ensure!(output.status.success(), "{output:?}");
         eventually("the server to see it", wildwest::SOON, || async {
             let outcome = squatter.client.list_exports(ListExportsRequest::default()).await;

@@ -23,9 +23,10 @@ const READS_MAX: usize = 40;
 /// there are objects more of any kind.
 const CHANCE: usize = 8;
 /// How the server probes each admission policy once when it starts, and then hourly: by dry runs, one of them as the contract.
-const PROBES: [&str; 3] = [
+const PROBES: [&str; 4] = [
     "Binder create apiservicenamespaces",
     "Server create bindableresourcesrequests",
+    "Server create roles",
     "Server create serviceaccounts/token",
 ];
 /// Listed and not followed: the server looks once for what earlier versions left.

@@ -113,7 +113,7 @@ impl Watched {
     async fn remove_policy(&self) -> Result<()> {
         self.provider
             .plane
-            .kubectl(&[&["delete"], &BINDING[..]].concat())
+            .kubectl(&[&["delete"][..], &BINDING[..]].concat())
             .await?;
         Ok(())
     }
@@ -210,7 +210,7 @@ async fn an_api_server_that_does_not_answer_takes_nothing_back(watched: &Watched
     let plane = &watched.provider.plane;
     let patch = r#"{"spec": {"validationActions": ["Deny", "Audit"]}}"#;
     plane
-        .kubectl(&[&["patch"], &BINDING[..], &["--type=merge", "--patch", patch]].concat())
+        .kubectl(&[&["patch"][..], &BINDING[..], &["--type=merge", "--patch", patch]].concat())
         .await?;
     plane.pause_api_server()?;
     tokio::time::sleep(Duration::from_secs(30)).await;

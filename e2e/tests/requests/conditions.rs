@@ -246,7 +246,7 @@ fn a_contract_of_somebody_else_is_refused() -> Result<()> {
         let mut request = other.request("cowboys");
         request["spec"]["clusterIdentity"]["identity"] = json!(owner.identity());
         other.apply(&request).await?;
-        let says = ["another principal", annotations::OWNERS];
+        let says = ["another principal", "kubectl bind provider transfer"];
         let failed = other
             .comes_to("cowboys", Phase::Failed, "ClusterIdentityTaken", &says)
             .await?;

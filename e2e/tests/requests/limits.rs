@@ -22,7 +22,7 @@ use kube::{
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use crate::case::{Case, case};
+use crate::case::case;
 
 const FLAGS: [&str; 7] = [
     "--limit-contracts=2",

@@ -375,7 +375,7 @@ mod tests {
             text.lines()
                 .find_map(|line| line.strip_prefix(&*sample).map(ToOwned::to_owned))
         };
-        let [first, second] = WatchedPolicy::ALL;
+        let [first, second, _] = WatchedPolicy::ALL;
         assert_eq!(value(first), None, "nobody knows");
         monitor.publish(first, Standing::InForce);
         assert_eq!((value(first).as_deref(), value(second)), (Some("1"), None));

@@ -80,12 +80,14 @@ mod tests {
         "sdk/api/src/crd.rs",
     ];
     /// Constants of the API that name reasons.
-    const CONSTANTS: [&str; 7] = [
+    const CONSTANTS: [&str; 9] = [
         "ClaimNotAccepted",
         "Contested",
         "ContractUnverified",
         "ExportNotSelected",
         "ExportRemoved",
+        "InvalidNames",
+        "ProviderLimitExceeded",
         "RightsMissing",
         "Unfenced",
     ];
@@ -101,6 +103,7 @@ mod tests {
         "ConfigMap",
         "Connected",
         "ConsumerInSync",
+        "CredentialRenewable",
         "CustomResourceDefinition",
         "DeleteOptions",
         "Established",
@@ -115,6 +118,7 @@ mod tests {
         "None",
         "Opaque",
         "PermissionClaim",
+        "PolicyInForce",
         "ProviderInSync",
         "Ready",
         "Role",

@@ -45,6 +45,7 @@ const ON_REQUEST: [&str; 5] = [
     "agent/src/binding/crd.rs",
     "agent/src/engine/budget/turns.rs",
     "server/src/controllers/service_namespace/rights.rs",
+    "server/src/policy/force.rs",
     "server/src/tls/managed/decide.rs",
     "server/src/tls/managed/plan.rs",
 ];

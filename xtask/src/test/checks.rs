@@ -1,4 +1,4 @@
-//! Checks that run no suite: lints, documentation and its examples, and what concerns the SDKs alone.
+//! Checks that run no suite: lints, documentation and its examples, the book, and what concerns the SDKs alone.
 
 use std::process::Command;
 
@@ -42,6 +42,7 @@ pub(super) fn jobs() -> Vec<Job> {
         job("docs", &docs),
         job("examples in docs", &examples),
         job("publishable crates", &publishable),
+        own("book", &["book"]),
         own("sdk generated", &["sdk", "--check"]),
         own("sdk tests", &["sdk", "--test"]),
     ]

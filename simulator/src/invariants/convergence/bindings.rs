@@ -12,11 +12,12 @@ use crate::{
 };
 
 impl Pair<'_> {
-    /// Checks that a relation without a contract has no binding either, or one that says so where its user has to bind again.
+    /// Checks that a relation without a contract has no binding either. Where a restore of the provider took the contract, its user has to
+    /// bind again, and the binding has to say so.
     pub(super) fn without_contract(&mut self) {
         if let Some((key, binding)) = self.its_binding()
             && !marks::is_deleting(&binding)
-            && !(self.has_to_bind_again() && says_unready(&binding))
+            && !(self.happened(Circumstance::ProviderRestoredInPlace) && says_unready(&binding))
         {
             self.found(
                 Invariant::NotReady,

@@ -25,8 +25,31 @@ const READY: Condition = Condition {
     reasons: &[],
 };
 
+/// Whether what the provider sends can be taken, of bindings and bundles.
+const PROVIDER_DATA: Condition = Condition {
+    name: "ProviderDataAccepted",
+    says: "Whether all that the provider sends is taken. It is absent while nothing was refused.",
+    reasons: &[
+        [
+            "ProviderLimitExceeded",
+            "The provider sends more than the konnector holds for one contract. Nothing is synced or deleted meanwhile.",
+            "Have the provider send less, or raise the flag that the message names.",
+        ],
+        [
+            "InvalidNames",
+            "Objects of the provider have names that Kubernetes does not allow. They are skipped.",
+            "Tell the provider's admin, who renames them.",
+        ],
+    ],
+};
+
 /// The reasons of SecretValid of bindings and bundles.
 const SECRET_REASONS: &[Reason] = &[
+    [
+        "CredentialRenewalLocked",
+        "The server renews the credential no more: a token was used again after a newer one, or the credentials are too old.",
+        "Its owner binds again.",
+    ],
     [
         "KubeconfigSecretNotFound",
         "The Secret does not exist.",
@@ -378,6 +401,7 @@ pub(super) const KINDS: &[Kind] = &[
                     ["ClaimsSyncing", "The first lists are not complete.", "Wait."],
                 ],
             },
+            PROVIDER_DATA,
             Condition {
                 name: "ProviderAccessComplete",
                 says: "False while rights in the contract namespace are missing; otherwise absent. See [Rights on the provider](provider-rights.md).",
@@ -457,6 +481,7 @@ pub(super) const KINDS: &[Kind] = &[
                     ],
                 ],
             },
+            PROVIDER_DATA,
             Condition {
                 name: "ProviderAccessComplete",
                 says: "As of an APIServiceBinding.",
@@ -654,6 +679,11 @@ pub(super) const KINDS: &[Kind] = &[
                     "",
                 ],
                 [
+                    "RenewalLocked",
+                    "The contract's credentials are renewed no more.",
+                    "Its owner binds again.",
+                ],
+                [
                     "ForbiddenNamespace",
                     "The request is in a namespace of consumers.",
                     "Create it in another namespace.",
@@ -787,6 +817,11 @@ pub(super) const KINDS: &[Kind] = &[
                         "No template that is granted to this contract offers exactly these resources, claims and namespaces.",
                         "Take them as the template has them.",
                     ],
+                    [
+                        "TemplateBindDenied",
+                        "Who bound the template may not bind it any more.",
+                        "Ask the provider's admin for the right, and bind again.",
+                    ],
                 ],
             },
             Condition {
@@ -816,6 +851,11 @@ pub(super) const KINDS: &[Kind] = &[
                         "Apply the ClusterRole that the message prints.",
                     ],
                 ],
+            },
+            Condition {
+                name: "PolicyInForce",
+                says: "Whether the admission policy on which rights of the export rely is in force. Its reason is `AdmissionPolicyMissing`.",
+                reasons: &[],
             },
             Condition {
                 name: "SchemaInSync",
@@ -960,6 +1000,11 @@ pub(super) const KINDS: &[Kind] = &[
                         "Set both clocks by NTP.",
                     ],
                 ],
+            },
+            Condition {
+                name: "CredentialRenewable",
+                says: "False for reason `RenewalLocked` while the server renews the contract's credentials no more.",
+                reasons: &[],
             },
             Condition {
                 name: "Held",
