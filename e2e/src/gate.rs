@@ -27,7 +27,7 @@ use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 
 use crate::ControlPlane;
 
-/// Paths of requests that are not counted as writes: reviews, Leases and events.
+/// Paths of requests that are not counted as writes, as dry runs are not: reviews, Leases and events.
 const UNCOUNTED: [&str; 4] = [
     "/apis/authentication.k8s.io/",
     "/apis/authorization.k8s.io/",
@@ -172,7 +172,8 @@ impl Shared {
     fn admit(&self, request: &Request) -> Verdict {
         let path = request.uri().path();
         let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-        let is_write = !reads && !UNCOUNTED.iter().any(|prefix| path.starts_with(prefix));
+        let is_dry_run = request.uri().query().is_some_and(|query| query.contains("dryRun="));
+        let is_write = !reads && !is_dry_run && !UNCOUNTED.iter().any(|prefix| path.starts_with(prefix));
         let write = format!("{} {path}", request.method());
         let counts = is_write && (self.counts.lock())(&write);
         let mut verdict = Verdict::Pass;

@@ -1,7 +1,7 @@
 //! Calls and objects that are sound in themselves, and do not fit what is there.
 
 use anyhow::{Context as _, Result, ensure};
-use bindery_api::{Conditions as _, annotations, v1alpha2 as api};
+use bindery_api::{Conditions as _, v1alpha2 as api};
 use bindery_e2e::{eventually, wildwest};
 use bindery_proto::v1alpha2::{
     DeleteBindableResourcesRequestRequest, DeleteExportRequest, ErrorReason, ListExportsRequest,
@@ -253,7 +253,7 @@ fn requests_made_as_kubernetes_objects_say_what_is_wrong_with_them() -> Result<(
             &says,
         )
         .await?;
-        let says = ["another principal", annotations::OWNERS, &case.contract()];
+        let says = ["another principal", "kubectl bind provider transfer", &case.contract()];
         request(
             case,
             "r-taken",

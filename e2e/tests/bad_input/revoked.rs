@@ -203,14 +203,14 @@ fn a_token_that_is_used_again_locks_renewal_until_the_owner_binds_again() -> Res
 
 #[test]
 fn a_contract_that_is_transferred_is_lost_to_its_former_owner() -> Result<()> {
-    case("squatted", async |case| {
+    case("transferred", async |case| {
         case.offer().await?;
-        let squatter = case.principal("squatter", &["squatted"]).await?;
-        let right = case.principal("right-owner", &["squatted"]).await?;
+        let squatter = case.principal("squatter", &["transferred"]).await?;
+        let right = case.principal("right-owner", &["transferred"]).await?;
         let (identity, contract) = (case.identity(), case.contract());
-        squatter.ask("squatted", &identity).await?;
+        squatter.ask("transferred", &identity).await?;
         let says = ["kubectl bind provider transfer", contract.as_str()];
-        let taken = right.ask("squatted", &identity).await;
+        let taken = right.ask("transferred", &identity).await;
         refused(taken, Code::PermissionDenied, ErrorReason::ClusterIdentityTaken, &says)?;
 
         let mut command = case.consumer().bind_command()?;
@@ -232,7 +232,7 @@ fn a_contract_that_is_transferred_is_lost_to_its_former_owner() -> Result<()> {
             ErrorReason::ContractDenied,
             &[&contract],
         )?;
-        let lost = squatter.ask("squatted", &identity).await;
+        let lost = squatter.ask("transferred", &identity).await;
         refused(
             lost,
             Code::PermissionDenied,
@@ -246,7 +246,7 @@ fn a_contract_that_is_transferred_is_lost_to_its_former_owner() -> Result<()> {
             ErrorReason::RenewalStopped,
             &[&contract],
         )?;
-        right.ask("squatted", &identity).await?;
+        right.ask("transferred", &identity).await?;
         ensure!(right.client.renew_kubeconfig(&contract).await?.contract == contract);
         Ok(())
     })
