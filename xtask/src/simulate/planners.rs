@@ -41,7 +41,7 @@ const PLANNERS: [&str; 23] = [
     "server/src/controllers/template/plan.rs",
 ];
 /// Planners that run only if `--file` names them, since each takes long and none decides that a user's object is deleted.
-const ON_REQUEST: [&str; 5] = [
+const ON_REQUEST: [&str; 6] = [
     "agent/src/binding/crd.rs",
     "agent/src/engine/budget/turns.rs",
     "server/src/controllers/service_namespace/rights.rs",
