@@ -117,6 +117,7 @@
 {{- end }}
 {{- with .Values.limits.callsPerSecond }}
 - --limit-calls-per-second={{ int64 . }}
+{{- end }}
 {{- if .Values.withdrawWithoutPolicy }}
 - --withdraw-without-policy
 {{- end }}
