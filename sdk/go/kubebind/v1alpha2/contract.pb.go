@@ -108,6 +108,8 @@ type ListContractsResponse struct {
 	Contracts []*Contract `protobuf:"bytes,1,rep,name=contracts,proto3" json:"contracts,omitempty"`
 	// Token for the request of the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// The limits of the caller, by name.
+	CallerLimits  []*TenantLimit `protobuf:"bytes,3,rep,name=caller_limits,json=callerLimits,proto3" json:"caller_limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -154,6 +156,13 @@ func (x *ListContractsResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListContractsResponse) GetCallerLimits() []*TenantLimit {
+	if x != nil {
+		return x.CallerLimits
+	}
+	return nil
 }
 
 // Request for one contract.
@@ -912,7 +921,7 @@ type Contract struct {
 	Owners []*ContractOwner `protobuf:"bytes,7,rep,name=owners,proto3" json:"owners,omitempty"`
 	// The groups whose members own the contract too.
 	OwnerGroups []string `protobuf:"bytes,8,rep,name=owner_groups,json=ownerGroups,proto3" json:"owner_groups,omitempty"`
-	// Templates that were ever bound.
+	// Templates that are bound, and that the contract may bind under another name.
 	GrantedTemplates []string `protobuf:"bytes,9,rep,name=granted_templates,json=grantedTemplates,proto3" json:"granted_templates,omitempty"`
 	// What is bound, by name.
 	Exports []*ContractExport `protobuf:"bytes,10,rep,name=exports,proto3" json:"exports,omitempty"`
@@ -921,7 +930,9 @@ type Contract struct {
 	// Conditions of the ClusterBinding, such as "Ready" and "Healthy".
 	Conditions []*Condition `protobuf:"bytes,12,rep,name=conditions,proto3" json:"conditions,omitempty"`
 	// The revocation of the credentials that is in force; unset if there is none.
-	Revocation    *ContractRevocation `protobuf:"bytes,13,opt,name=revocation,proto3" json:"revocation,omitempty"`
+	Revocation *ContractRevocation `protobuf:"bytes,13,opt,name=revocation,proto3" json:"revocation,omitempty"`
+	// The limits of the contract, by name. A stream of contracts sends no message when only their use changes.
+	Limits        []*TenantLimit `protobuf:"bytes,14,rep,name=limits,proto3" json:"limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1047,6 +1058,78 @@ func (x *Contract) GetRevocation() *ContractRevocation {
 	return nil
 }
 
+func (x *Contract) GetLimits() []*TenantLimit {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+// How much of something a contract or a principal may have. What is beyond it fails with RESOURCE_EXHAUSTED LIMIT_REACHED, or is
+// reported by a condition.
+type TenantLimit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the limit, such as "exports".
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The limit.
+	Limit int64 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	// How much of it is used; unset where the replica that answers does not count it.
+	Used          *int64 `protobuf:"varint,3,opt,name=used,proto3,oneof" json:"used,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TenantLimit) Reset() {
+	*x = TenantLimit{}
+	mi := &file_kubebind_v1alpha2_contract_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TenantLimit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TenantLimit) ProtoMessage() {}
+
+func (x *TenantLimit) ProtoReflect() protoreflect.Message {
+	mi := &file_kubebind_v1alpha2_contract_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TenantLimit.ProtoReflect.Descriptor instead.
+func (*TenantLimit) Descriptor() ([]byte, []int) {
+	return file_kubebind_v1alpha2_contract_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *TenantLimit) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TenantLimit) GetLimit() int64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *TenantLimit) GetUsed() int64 {
+	if x != nil && x.Used != nil {
+		return *x.Used
+	}
+	return 0
+}
+
 // A principal that owns a contract.
 type ContractOwner struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1065,7 +1148,7 @@ type ContractOwner struct {
 
 func (x *ContractOwner) Reset() {
 	*x = ContractOwner{}
-	mi := &file_kubebind_v1alpha2_contract_proto_msgTypes[14]
+	mi := &file_kubebind_v1alpha2_contract_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1077,7 +1160,7 @@ func (x *ContractOwner) String() string {
 func (*ContractOwner) ProtoMessage() {}
 
 func (x *ContractOwner) ProtoReflect() protoreflect.Message {
-	mi := &file_kubebind_v1alpha2_contract_proto_msgTypes[14]
+	mi := &file_kubebind_v1alpha2_contract_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1090,7 +1173,7 @@ func (x *ContractOwner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContractOwner.ProtoReflect.Descriptor instead.
 func (*ContractOwner) Descriptor() ([]byte, []int) {
-	return file_kubebind_v1alpha2_contract_proto_rawDescGZIP(), []int{14}
+	return file_kubebind_v1alpha2_contract_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ContractOwner) GetUsername() string {
@@ -1144,7 +1227,7 @@ type ContractExport struct {
 
 func (x *ContractExport) Reset() {
 	*x = ContractExport{}
-	mi := &file_kubebind_v1alpha2_contract_proto_msgTypes[15]
+	mi := &file_kubebind_v1alpha2_contract_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1156,7 +1239,7 @@ func (x *ContractExport) String() string {
 func (*ContractExport) ProtoMessage() {}
 
 func (x *ContractExport) ProtoReflect() protoreflect.Message {
-	mi := &file_kubebind_v1alpha2_contract_proto_msgTypes[15]
+	mi := &file_kubebind_v1alpha2_contract_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1169,7 +1252,7 @@ func (x *ContractExport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContractExport.ProtoReflect.Descriptor instead.
 func (*ContractExport) Descriptor() ([]byte, []int) {
-	return file_kubebind_v1alpha2_contract_proto_rawDescGZIP(), []int{15}
+	return file_kubebind_v1alpha2_contract_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ContractExport) GetName() string {
@@ -1240,7 +1323,7 @@ type ContractKonnector struct {
 
 func (x *ContractKonnector) Reset() {
 	*x = ContractKonnector{}
-	mi := &file_kubebind_v1alpha2_contract_proto_msgTypes[16]
+	mi := &file_kubebind_v1alpha2_contract_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1252,7 +1335,7 @@ func (x *ContractKonnector) String() string {
 func (*ContractKonnector) ProtoMessage() {}
 
 func (x *ContractKonnector) ProtoReflect() protoreflect.Message {
-	mi := &file_kubebind_v1alpha2_contract_proto_msgTypes[16]
+	mi := &file_kubebind_v1alpha2_contract_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1265,7 +1348,7 @@ func (x *ContractKonnector) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContractKonnector.ProtoReflect.Descriptor instead.
 func (*ContractKonnector) Descriptor() ([]byte, []int) {
-	return file_kubebind_v1alpha2_contract_proto_rawDescGZIP(), []int{16}
+	return file_kubebind_v1alpha2_contract_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ContractKonnector) GetVersion() string {
@@ -1320,7 +1403,7 @@ type ContractSync struct {
 
 func (x *ContractSync) Reset() {
 	*x = ContractSync{}
-	mi := &file_kubebind_v1alpha2_contract_proto_msgTypes[17]
+	mi := &file_kubebind_v1alpha2_contract_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1332,7 +1415,7 @@ func (x *ContractSync) String() string {
 func (*ContractSync) ProtoMessage() {}
 
 func (x *ContractSync) ProtoReflect() protoreflect.Message {
-	mi := &file_kubebind_v1alpha2_contract_proto_msgTypes[17]
+	mi := &file_kubebind_v1alpha2_contract_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1345,7 +1428,7 @@ func (x *ContractSync) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContractSync.ProtoReflect.Descriptor instead.
 func (*ContractSync) Descriptor() ([]byte, []int) {
-	return file_kubebind_v1alpha2_contract_proto_rawDescGZIP(), []int{17}
+	return file_kubebind_v1alpha2_contract_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ContractSync) GetObjects() int64 {
@@ -1389,7 +1472,7 @@ type ContractRevocation struct {
 
 func (x *ContractRevocation) Reset() {
 	*x = ContractRevocation{}
-	mi := &file_kubebind_v1alpha2_contract_proto_msgTypes[18]
+	mi := &file_kubebind_v1alpha2_contract_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1401,7 +1484,7 @@ func (x *ContractRevocation) String() string {
 func (*ContractRevocation) ProtoMessage() {}
 
 func (x *ContractRevocation) ProtoReflect() protoreflect.Message {
-	mi := &file_kubebind_v1alpha2_contract_proto_msgTypes[18]
+	mi := &file_kubebind_v1alpha2_contract_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1414,7 +1497,7 @@ func (x *ContractRevocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContractRevocation.ProtoReflect.Descriptor instead.
 func (*ContractRevocation) Descriptor() ([]byte, []int) {
-	return file_kubebind_v1alpha2_contract_proto_rawDescGZIP(), []int{18}
+	return file_kubebind_v1alpha2_contract_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ContractRevocation) GetTime() *timestamppb.Timestamp {
@@ -1441,10 +1524,11 @@ const file_kubebind_v1alpha2_contract_proto_rawDesc = "" +
 	"\n" +
 	"page_token\x18\x02 \x01(\tB\x03\xe0A\x01R\tpageToken\x12\x19\n" +
 	"\x05owned\x18\x03 \x01(\bB\x03\xe0A\x01R\x05owned\x12.\n" +
-	"\x10cluster_identity\x18\x04 \x01(\tB\x03\xe0A\x01R\x0fclusterIdentity\"z\n" +
+	"\x10cluster_identity\x18\x04 \x01(\tB\x03\xe0A\x01R\x0fclusterIdentity\"\xbf\x01\n" +
 	"\x15ListContractsResponse\x129\n" +
 	"\tcontracts\x18\x01 \x03(\v2\x1b.kubebind.v1alpha2.ContractR\tcontracts\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"5\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12C\n" +
+	"\rcaller_limits\x18\x03 \x03(\v2\x1e.kubebind.v1alpha2.TenantLimitR\fcallerLimits\"5\n" +
 	"\x12GetContractRequest\x12\x1f\n" +
 	"\bcontract\x18\x01 \x01(\tB\x03\xe0A\x02R\bcontract\"N\n" +
 	"\x13GetContractResponse\x127\n" +
@@ -1487,7 +1571,7 @@ const file_kubebind_v1alpha2_contract_proto_rawDesc = "" +
 	"\aexports\x18\x01 \x03(\v2 .kubebind.v1alpha2.UnboundExportR\aexports\"P\n" +
 	"\rUnboundExport\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
-	"\x11remaining_objects\x18\x02 \x01(\x05R\x10remainingObjects\"\x9d\x05\n" +
+	"\x11remaining_objects\x18\x02 \x01(\x05R\x10remainingObjects\"\xd5\x05\n" +
 	"\bContract\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12?\n" +
@@ -1506,7 +1590,13 @@ const file_kubebind_v1alpha2_contract_proto_rawDesc = "" +
 	"conditions\x12E\n" +
 	"\n" +
 	"revocation\x18\r \x01(\v2%.kubebind.v1alpha2.ContractRevocationR\n" +
-	"revocation\"o\n" +
+	"revocation\x126\n" +
+	"\x06limits\x18\x0e \x03(\v2\x1e.kubebind.v1alpha2.TenantLimitR\x06limits\"Y\n" +
+	"\vTenantLimit\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\x03R\x05limit\x12\x17\n" +
+	"\x04used\x18\x03 \x01(\x03H\x00R\x04used\x88\x01\x01B\a\n" +
+	"\x05_used\"o\n" +
 	"\rContractOwner\x12\x1a\n" +
 	"\busername\x18\x01 \x01(\tR\busername\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x16\n" +
@@ -1554,7 +1644,7 @@ func file_kubebind_v1alpha2_contract_proto_rawDescGZIP() []byte {
 	return file_kubebind_v1alpha2_contract_proto_rawDescData
 }
 
-var file_kubebind_v1alpha2_contract_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_kubebind_v1alpha2_contract_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_kubebind_v1alpha2_contract_proto_goTypes = []any{
 	(*ListContractsRequest)(nil),   // 0: kubebind.v1alpha2.ListContractsRequest
 	(*ListContractsResponse)(nil),  // 1: kubebind.v1alpha2.ListContractsResponse
@@ -1570,65 +1660,68 @@ var file_kubebind_v1alpha2_contract_proto_goTypes = []any{
 	(*UnbindContractResponse)(nil), // 11: kubebind.v1alpha2.UnbindContractResponse
 	(*UnboundExport)(nil),          // 12: kubebind.v1alpha2.UnboundExport
 	(*Contract)(nil),               // 13: kubebind.v1alpha2.Contract
-	(*ContractOwner)(nil),          // 14: kubebind.v1alpha2.ContractOwner
-	(*ContractExport)(nil),         // 15: kubebind.v1alpha2.ContractExport
-	(*ContractKonnector)(nil),      // 16: kubebind.v1alpha2.ContractKonnector
-	(*ContractSync)(nil),           // 17: kubebind.v1alpha2.ContractSync
-	(*ContractRevocation)(nil),     // 18: kubebind.v1alpha2.ContractRevocation
-	(*SnapshotBegin)(nil),          // 19: kubebind.v1alpha2.SnapshotBegin
-	(*Removed)(nil),                // 20: kubebind.v1alpha2.Removed
-	(*SnapshotComplete)(nil),       // 21: kubebind.v1alpha2.SnapshotComplete
-	(*Heartbeat)(nil),              // 22: kubebind.v1alpha2.Heartbeat
-	(*timestamppb.Timestamp)(nil),  // 23: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),    // 24: google.protobuf.Duration
-	(*Condition)(nil),              // 25: kubebind.v1alpha2.Condition
-	(*Resource)(nil),               // 26: kubebind.v1alpha2.Resource
+	(*TenantLimit)(nil),            // 14: kubebind.v1alpha2.TenantLimit
+	(*ContractOwner)(nil),          // 15: kubebind.v1alpha2.ContractOwner
+	(*ContractExport)(nil),         // 16: kubebind.v1alpha2.ContractExport
+	(*ContractKonnector)(nil),      // 17: kubebind.v1alpha2.ContractKonnector
+	(*ContractSync)(nil),           // 18: kubebind.v1alpha2.ContractSync
+	(*ContractRevocation)(nil),     // 19: kubebind.v1alpha2.ContractRevocation
+	(*SnapshotBegin)(nil),          // 20: kubebind.v1alpha2.SnapshotBegin
+	(*Removed)(nil),                // 21: kubebind.v1alpha2.Removed
+	(*SnapshotComplete)(nil),       // 22: kubebind.v1alpha2.SnapshotComplete
+	(*Heartbeat)(nil),              // 23: kubebind.v1alpha2.Heartbeat
+	(*timestamppb.Timestamp)(nil),  // 24: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),    // 25: google.protobuf.Duration
+	(*Condition)(nil),              // 26: kubebind.v1alpha2.Condition
+	(*Resource)(nil),               // 27: kubebind.v1alpha2.Resource
 }
 var file_kubebind_v1alpha2_contract_proto_depIdxs = []int32{
 	13, // 0: kubebind.v1alpha2.ListContractsResponse.contracts:type_name -> kubebind.v1alpha2.Contract
-	13, // 1: kubebind.v1alpha2.GetContractResponse.contract:type_name -> kubebind.v1alpha2.Contract
-	19, // 2: kubebind.v1alpha2.WatchContractsResponse.snapshot_begin:type_name -> kubebind.v1alpha2.SnapshotBegin
-	13, // 3: kubebind.v1alpha2.WatchContractsResponse.applied:type_name -> kubebind.v1alpha2.Contract
-	20, // 4: kubebind.v1alpha2.WatchContractsResponse.removed:type_name -> kubebind.v1alpha2.Removed
-	21, // 5: kubebind.v1alpha2.WatchContractsResponse.snapshot_complete:type_name -> kubebind.v1alpha2.SnapshotComplete
-	22, // 6: kubebind.v1alpha2.WatchContractsResponse.heartbeat:type_name -> kubebind.v1alpha2.Heartbeat
-	13, // 7: kubebind.v1alpha2.ShareContractResponse.contract:type_name -> kubebind.v1alpha2.Contract
-	23, // 8: kubebind.v1alpha2.RevokeContractResponse.revocation_time:type_name -> google.protobuf.Timestamp
-	24, // 9: kubebind.v1alpha2.UnbindContractRequest.wait:type_name -> google.protobuf.Duration
-	12, // 10: kubebind.v1alpha2.UnbindContractResponse.exports:type_name -> kubebind.v1alpha2.UnboundExport
-	23, // 11: kubebind.v1alpha2.Contract.creation_time:type_name -> google.protobuf.Timestamp
-	23, // 12: kubebind.v1alpha2.Contract.deletion_time:type_name -> google.protobuf.Timestamp
-	14, // 13: kubebind.v1alpha2.Contract.owners:type_name -> kubebind.v1alpha2.ContractOwner
-	15, // 14: kubebind.v1alpha2.Contract.exports:type_name -> kubebind.v1alpha2.ContractExport
-	16, // 15: kubebind.v1alpha2.Contract.konnector:type_name -> kubebind.v1alpha2.ContractKonnector
-	25, // 16: kubebind.v1alpha2.Contract.conditions:type_name -> kubebind.v1alpha2.Condition
-	18, // 17: kubebind.v1alpha2.Contract.revocation:type_name -> kubebind.v1alpha2.ContractRevocation
-	26, // 18: kubebind.v1alpha2.ContractExport.resources:type_name -> kubebind.v1alpha2.Resource
-	25, // 19: kubebind.v1alpha2.ContractExport.ready:type_name -> kubebind.v1alpha2.Condition
-	23, // 20: kubebind.v1alpha2.ContractExport.creation_time:type_name -> google.protobuf.Timestamp
-	23, // 21: kubebind.v1alpha2.ContractKonnector.last_heartbeat_time:type_name -> google.protobuf.Timestamp
-	24, // 22: kubebind.v1alpha2.ContractKonnector.heartbeat_interval:type_name -> google.protobuf.Duration
-	23, // 23: kubebind.v1alpha2.ContractKonnector.credential_expire_time:type_name -> google.protobuf.Timestamp
-	17, // 24: kubebind.v1alpha2.ContractKonnector.sync:type_name -> kubebind.v1alpha2.ContractSync
-	24, // 25: kubebind.v1alpha2.ContractSync.lag:type_name -> google.protobuf.Duration
-	23, // 26: kubebind.v1alpha2.ContractRevocation.time:type_name -> google.protobuf.Timestamp
-	0,  // 27: kubebind.v1alpha2.ContractService.ListContracts:input_type -> kubebind.v1alpha2.ListContractsRequest
-	2,  // 28: kubebind.v1alpha2.ContractService.GetContract:input_type -> kubebind.v1alpha2.GetContractRequest
-	4,  // 29: kubebind.v1alpha2.ContractService.WatchContracts:input_type -> kubebind.v1alpha2.WatchContractsRequest
-	6,  // 30: kubebind.v1alpha2.ContractService.ShareContract:input_type -> kubebind.v1alpha2.ShareContractRequest
-	8,  // 31: kubebind.v1alpha2.ContractService.RevokeContract:input_type -> kubebind.v1alpha2.RevokeContractRequest
-	10, // 32: kubebind.v1alpha2.ContractService.UnbindContract:input_type -> kubebind.v1alpha2.UnbindContractRequest
-	1,  // 33: kubebind.v1alpha2.ContractService.ListContracts:output_type -> kubebind.v1alpha2.ListContractsResponse
-	3,  // 34: kubebind.v1alpha2.ContractService.GetContract:output_type -> kubebind.v1alpha2.GetContractResponse
-	5,  // 35: kubebind.v1alpha2.ContractService.WatchContracts:output_type -> kubebind.v1alpha2.WatchContractsResponse
-	7,  // 36: kubebind.v1alpha2.ContractService.ShareContract:output_type -> kubebind.v1alpha2.ShareContractResponse
-	9,  // 37: kubebind.v1alpha2.ContractService.RevokeContract:output_type -> kubebind.v1alpha2.RevokeContractResponse
-	11, // 38: kubebind.v1alpha2.ContractService.UnbindContract:output_type -> kubebind.v1alpha2.UnbindContractResponse
-	33, // [33:39] is the sub-list for method output_type
-	27, // [27:33] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	14, // 1: kubebind.v1alpha2.ListContractsResponse.caller_limits:type_name -> kubebind.v1alpha2.TenantLimit
+	13, // 2: kubebind.v1alpha2.GetContractResponse.contract:type_name -> kubebind.v1alpha2.Contract
+	20, // 3: kubebind.v1alpha2.WatchContractsResponse.snapshot_begin:type_name -> kubebind.v1alpha2.SnapshotBegin
+	13, // 4: kubebind.v1alpha2.WatchContractsResponse.applied:type_name -> kubebind.v1alpha2.Contract
+	21, // 5: kubebind.v1alpha2.WatchContractsResponse.removed:type_name -> kubebind.v1alpha2.Removed
+	22, // 6: kubebind.v1alpha2.WatchContractsResponse.snapshot_complete:type_name -> kubebind.v1alpha2.SnapshotComplete
+	23, // 7: kubebind.v1alpha2.WatchContractsResponse.heartbeat:type_name -> kubebind.v1alpha2.Heartbeat
+	13, // 8: kubebind.v1alpha2.ShareContractResponse.contract:type_name -> kubebind.v1alpha2.Contract
+	24, // 9: kubebind.v1alpha2.RevokeContractResponse.revocation_time:type_name -> google.protobuf.Timestamp
+	25, // 10: kubebind.v1alpha2.UnbindContractRequest.wait:type_name -> google.protobuf.Duration
+	12, // 11: kubebind.v1alpha2.UnbindContractResponse.exports:type_name -> kubebind.v1alpha2.UnboundExport
+	24, // 12: kubebind.v1alpha2.Contract.creation_time:type_name -> google.protobuf.Timestamp
+	24, // 13: kubebind.v1alpha2.Contract.deletion_time:type_name -> google.protobuf.Timestamp
+	15, // 14: kubebind.v1alpha2.Contract.owners:type_name -> kubebind.v1alpha2.ContractOwner
+	16, // 15: kubebind.v1alpha2.Contract.exports:type_name -> kubebind.v1alpha2.ContractExport
+	17, // 16: kubebind.v1alpha2.Contract.konnector:type_name -> kubebind.v1alpha2.ContractKonnector
+	26, // 17: kubebind.v1alpha2.Contract.conditions:type_name -> kubebind.v1alpha2.Condition
+	19, // 18: kubebind.v1alpha2.Contract.revocation:type_name -> kubebind.v1alpha2.ContractRevocation
+	14, // 19: kubebind.v1alpha2.Contract.limits:type_name -> kubebind.v1alpha2.TenantLimit
+	27, // 20: kubebind.v1alpha2.ContractExport.resources:type_name -> kubebind.v1alpha2.Resource
+	26, // 21: kubebind.v1alpha2.ContractExport.ready:type_name -> kubebind.v1alpha2.Condition
+	24, // 22: kubebind.v1alpha2.ContractExport.creation_time:type_name -> google.protobuf.Timestamp
+	24, // 23: kubebind.v1alpha2.ContractKonnector.last_heartbeat_time:type_name -> google.protobuf.Timestamp
+	25, // 24: kubebind.v1alpha2.ContractKonnector.heartbeat_interval:type_name -> google.protobuf.Duration
+	24, // 25: kubebind.v1alpha2.ContractKonnector.credential_expire_time:type_name -> google.protobuf.Timestamp
+	18, // 26: kubebind.v1alpha2.ContractKonnector.sync:type_name -> kubebind.v1alpha2.ContractSync
+	25, // 27: kubebind.v1alpha2.ContractSync.lag:type_name -> google.protobuf.Duration
+	24, // 28: kubebind.v1alpha2.ContractRevocation.time:type_name -> google.protobuf.Timestamp
+	0,  // 29: kubebind.v1alpha2.ContractService.ListContracts:input_type -> kubebind.v1alpha2.ListContractsRequest
+	2,  // 30: kubebind.v1alpha2.ContractService.GetContract:input_type -> kubebind.v1alpha2.GetContractRequest
+	4,  // 31: kubebind.v1alpha2.ContractService.WatchContracts:input_type -> kubebind.v1alpha2.WatchContractsRequest
+	6,  // 32: kubebind.v1alpha2.ContractService.ShareContract:input_type -> kubebind.v1alpha2.ShareContractRequest
+	8,  // 33: kubebind.v1alpha2.ContractService.RevokeContract:input_type -> kubebind.v1alpha2.RevokeContractRequest
+	10, // 34: kubebind.v1alpha2.ContractService.UnbindContract:input_type -> kubebind.v1alpha2.UnbindContractRequest
+	1,  // 35: kubebind.v1alpha2.ContractService.ListContracts:output_type -> kubebind.v1alpha2.ListContractsResponse
+	3,  // 36: kubebind.v1alpha2.ContractService.GetContract:output_type -> kubebind.v1alpha2.GetContractResponse
+	5,  // 37: kubebind.v1alpha2.ContractService.WatchContracts:output_type -> kubebind.v1alpha2.WatchContractsResponse
+	7,  // 38: kubebind.v1alpha2.ContractService.ShareContract:output_type -> kubebind.v1alpha2.ShareContractResponse
+	9,  // 39: kubebind.v1alpha2.ContractService.RevokeContract:output_type -> kubebind.v1alpha2.RevokeContractResponse
+	11, // 40: kubebind.v1alpha2.ContractService.UnbindContract:output_type -> kubebind.v1alpha2.UnbindContractResponse
+	35, // [35:41] is the sub-list for method output_type
+	29, // [29:35] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_kubebind_v1alpha2_contract_proto_init() }
@@ -1644,13 +1737,14 @@ func file_kubebind_v1alpha2_contract_proto_init() {
 		(*WatchContractsResponse_SnapshotComplete)(nil),
 		(*WatchContractsResponse_Heartbeat)(nil),
 	}
+	file_kubebind_v1alpha2_contract_proto_msgTypes[14].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kubebind_v1alpha2_contract_proto_rawDesc), len(file_kubebind_v1alpha2_contract_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

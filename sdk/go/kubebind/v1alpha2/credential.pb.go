@@ -29,7 +29,11 @@ const (
 type RenewKubeconfigRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The contract namespace; may be empty if the caller has only one contract.
-	Contract      string `protobuf:"bytes,1,opt,name=contract,proto3" json:"contract,omitempty"`
+	Contract string `protobuf:"bytes,1,opt,name=contract,proto3" json:"contract,omitempty"`
+	// From a konnector: the records of the contract's holder, <instance>/<generation>/<nonce>, that the ClusterBinding may
+	// have by what the konnector knows, separated by spaces. A kubeconfig that ended locks renewal only if one of them is
+	// the present one; if none is, nothing is renewed. At most 1024 characters; others leave it empty.
+	Holder        string `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -67,6 +71,13 @@ func (*RenewKubeconfigRequest) Descriptor() ([]byte, []int) {
 func (x *RenewKubeconfigRequest) GetContract() string {
 	if x != nil {
 		return x.Contract
+	}
+	return ""
+}
+
+func (x *RenewKubeconfigRequest) GetHolder() string {
+	if x != nil {
+		return x.Holder
 	}
 	return ""
 }
@@ -240,9 +251,10 @@ var File_kubebind_v1alpha2_credential_proto protoreflect.FileDescriptor
 
 const file_kubebind_v1alpha2_credential_proto_rawDesc = "" +
 	"\n" +
-	"\"kubebind/v1alpha2/credential.proto\x12\x11kubebind.v1alpha2\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dkubebind/v1alpha2/types.proto\"9\n" +
+	"\"kubebind/v1alpha2/credential.proto\x12\x11kubebind.v1alpha2\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dkubebind/v1alpha2/types.proto\"V\n" +
 	"\x16RenewKubeconfigRequest\x12\x1f\n" +
-	"\bcontract\x18\x01 \x01(\tB\x03\xe0A\x01R\bcontract\"t\n" +
+	"\bcontract\x18\x01 \x01(\tB\x03\xe0A\x01R\bcontract\x12\x1b\n" +
+	"\x06holder\x18\x02 \x01(\tB\x03\xe0A\x01R\x06holder\"t\n" +
 	"\x17RenewKubeconfigResponse\x12\x1a\n" +
 	"\bcontract\x18\x01 \x01(\tR\bcontract\x12=\n" +
 	"\n" +

@@ -36,10 +36,13 @@ const (
 // RESOURCE_EXHAUSTED RATE_LIMITED and UNAVAILABLE (API_SERVER_UNREACHABLE, CACHE_NOT_READY, OVERLOADED,
 // SHUTTING_DOWN).
 type CredentialServiceClient interface {
-	// Returns a new kubeconfig for the same subject; the old one lives on to its expiry. Each call mints one, so it is
-	// not repeated blindly. Callers: the contract's own ServiceAccount and its owners.
-	// Errors: INVALID_ARGUMENT CONTRACT_AMBIGUOUS; FAILED_PRECONDITION RENEWAL_STOPPED after a revocation; ABORTED
-	// OBJECT_CHANGED if a revocation began and ended meanwhile: ask again.
+	// Returns a new kubeconfig for the same subject. The old one lives on to its expiry, but can be renewed only until the new
+	// one is renewed for the first time. Each call mints one, so it is not repeated blindly. Callers: the contract's own
+	// ServiceAccount and its owners.
+	// Errors: INVALID_ARGUMENT CONTRACT_AMBIGUOUS; FAILED_PRECONDITION RENEWAL_STOPPED after a revocation, RENEWAL_LOCKED
+	// after the reuse of an older kubeconfig and where the provider limits the age; UNAUTHENTICATED CREDENTIAL_REVOKED for
+	// an older kubeconfig; ABORTED OBJECT_CHANGED if a revocation began and ended meanwhile, or another konnector holds
+	// the contract: ask again.
 	RenewKubeconfig(ctx context.Context, in *RenewKubeconfigRequest, opts ...grpc.CallOption) (*RenewKubeconfigResponse, error)
 	// Takes all credentials of a contract and stops renewal until an owner binds again. Callers: owners only
 	// (PERMISSION_DENIED METHOD_DENIED).
@@ -86,10 +89,13 @@ func (c *credentialServiceClient) RevokeCredentials(ctx context.Context, in *Rev
 // RESOURCE_EXHAUSTED RATE_LIMITED and UNAVAILABLE (API_SERVER_UNREACHABLE, CACHE_NOT_READY, OVERLOADED,
 // SHUTTING_DOWN).
 type CredentialServiceServer interface {
-	// Returns a new kubeconfig for the same subject; the old one lives on to its expiry. Each call mints one, so it is
-	// not repeated blindly. Callers: the contract's own ServiceAccount and its owners.
-	// Errors: INVALID_ARGUMENT CONTRACT_AMBIGUOUS; FAILED_PRECONDITION RENEWAL_STOPPED after a revocation; ABORTED
-	// OBJECT_CHANGED if a revocation began and ended meanwhile: ask again.
+	// Returns a new kubeconfig for the same subject. The old one lives on to its expiry, but can be renewed only until the new
+	// one is renewed for the first time. Each call mints one, so it is not repeated blindly. Callers: the contract's own
+	// ServiceAccount and its owners.
+	// Errors: INVALID_ARGUMENT CONTRACT_AMBIGUOUS; FAILED_PRECONDITION RENEWAL_STOPPED after a revocation, RENEWAL_LOCKED
+	// after the reuse of an older kubeconfig and where the provider limits the age; UNAUTHENTICATED CREDENTIAL_REVOKED for
+	// an older kubeconfig; ABORTED OBJECT_CHANGED if a revocation began and ended meanwhile, or another konnector holds
+	// the contract: ask again.
 	RenewKubeconfig(context.Context, *RenewKubeconfigRequest) (*RenewKubeconfigResponse, error)
 	// Takes all credentials of a contract and stops renewal until an owner binds again. Callers: owners only
 	// (PERMISSION_DENIED METHOD_DENIED).

@@ -88,6 +88,9 @@ const (
 	ErrorReason_ERROR_REASON_EXPORT_NOT_EMPTY ErrorReason = 105
 	// FAILED_PRECONDITION: credentials were revoked; an owner must bind again.
 	ErrorReason_ERROR_REASON_RENEWAL_STOPPED ErrorReason = 106
+	// FAILED_PRECONDITION: renewal is locked, since a token was used again after a newer one, or was renewed for longer than the
+	// provider allows; an owner must bind again.
+	ErrorReason_ERROR_REASON_RENEWAL_LOCKED ErrorReason = 107
 	// ABORTED: uid or resource_version differ; read again.
 	ErrorReason_ERROR_REASON_OBJECT_CHANGED ErrorReason = 120
 	// RESOURCE_EXHAUSTED: too many calls; RetryInfo says when.
@@ -98,6 +101,8 @@ const (
 	ErrorReason_ERROR_REASON_MESSAGE_TOO_LARGE ErrorReason = 142
 	// RESOURCE_EXHAUSTED: the client has not read its stream for too long.
 	ErrorReason_ERROR_REASON_STREAM_TOO_SLOW ErrorReason = 143
+	// RESOURCE_EXHAUSTED: a contract or a principal has as much of something as it may; metadata names the limit and its number.
+	ErrorReason_ERROR_REASON_LIMIT_REACHED ErrorReason = 144
 	// UNAVAILABLE: the provider's API server does not answer; RetryInfo says when.
 	ErrorReason_ERROR_REASON_API_SERVER_UNREACHABLE ErrorReason = 160
 	// UNAVAILABLE: this replica has not read everything yet; RetryInfo says when.
@@ -149,11 +154,13 @@ var (
 		104: "ERROR_REASON_SCHEMA_UNSUPPORTED",
 		105: "ERROR_REASON_EXPORT_NOT_EMPTY",
 		106: "ERROR_REASON_RENEWAL_STOPPED",
+		107: "ERROR_REASON_RENEWAL_LOCKED",
 		120: "ERROR_REASON_OBJECT_CHANGED",
 		140: "ERROR_REASON_RATE_LIMITED",
 		141: "ERROR_REASON_STREAM_LIMIT",
 		142: "ERROR_REASON_MESSAGE_TOO_LARGE",
 		143: "ERROR_REASON_STREAM_TOO_SLOW",
+		144: "ERROR_REASON_LIMIT_REACHED",
 		160: "ERROR_REASON_API_SERVER_UNREACHABLE",
 		161: "ERROR_REASON_CACHE_NOT_READY",
 		162: "ERROR_REASON_OVERLOADED",
@@ -194,11 +201,13 @@ var (
 		"ERROR_REASON_SCHEMA_UNSUPPORTED":     104,
 		"ERROR_REASON_EXPORT_NOT_EMPTY":       105,
 		"ERROR_REASON_RENEWAL_STOPPED":        106,
+		"ERROR_REASON_RENEWAL_LOCKED":         107,
 		"ERROR_REASON_OBJECT_CHANGED":         120,
 		"ERROR_REASON_RATE_LIMITED":           140,
 		"ERROR_REASON_STREAM_LIMIT":           141,
 		"ERROR_REASON_MESSAGE_TOO_LARGE":      142,
 		"ERROR_REASON_STREAM_TOO_SLOW":        143,
+		"ERROR_REASON_LIMIT_REACHED":          144,
 		"ERROR_REASON_API_SERVER_UNREACHABLE": 160,
 		"ERROR_REASON_CACHE_NOT_READY":        161,
 		"ERROR_REASON_OVERLOADED":             162,
@@ -241,7 +250,7 @@ var File_kubebind_v1alpha2_errors_proto protoreflect.FileDescriptor
 
 const file_kubebind_v1alpha2_errors_proto_rawDesc = "" +
 	"\n" +
-	"\x1ekubebind/v1alpha2/errors.proto\x12\x11kubebind.v1alpha2*\xf4\v\n" +
+	"\x1ekubebind/v1alpha2/errors.proto\x12\x11kubebind.v1alpha2*\xb6\f\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_TOKEN_MISSING\x10\x01\x12\x1e\n" +
@@ -273,11 +282,13 @@ const file_kubebind_v1alpha2_errors_proto_rawDesc = "" +
 	"\x1fERROR_REASON_SCHEMA_UNSUPPORTED\x10h\x12!\n" +
 	"\x1dERROR_REASON_EXPORT_NOT_EMPTY\x10i\x12 \n" +
 	"\x1cERROR_REASON_RENEWAL_STOPPED\x10j\x12\x1f\n" +
+	"\x1bERROR_REASON_RENEWAL_LOCKED\x10k\x12\x1f\n" +
 	"\x1bERROR_REASON_OBJECT_CHANGED\x10x\x12\x1e\n" +
 	"\x19ERROR_REASON_RATE_LIMITED\x10\x8c\x01\x12\x1e\n" +
 	"\x19ERROR_REASON_STREAM_LIMIT\x10\x8d\x01\x12#\n" +
 	"\x1eERROR_REASON_MESSAGE_TOO_LARGE\x10\x8e\x01\x12!\n" +
-	"\x1cERROR_REASON_STREAM_TOO_SLOW\x10\x8f\x01\x12(\n" +
+	"\x1cERROR_REASON_STREAM_TOO_SLOW\x10\x8f\x01\x12\x1f\n" +
+	"\x1aERROR_REASON_LIMIT_REACHED\x10\x90\x01\x12(\n" +
 	"#ERROR_REASON_API_SERVER_UNREACHABLE\x10\xa0\x01\x12!\n" +
 	"\x1cERROR_REASON_CACHE_NOT_READY\x10\xa1\x01\x12\x1c\n" +
 	"\x17ERROR_REASON_OVERLOADED\x10\xa2\x01\x12\x1f\n" +

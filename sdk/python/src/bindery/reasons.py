@@ -66,6 +66,9 @@ class Reason(StrEnum):
     """FAILED_PRECONDITION: objects of the export are left on the provider."""
     RENEWAL_STOPPED = "RENEWAL_STOPPED"
     """FAILED_PRECONDITION: credentials were revoked; an owner must bind again."""
+    RENEWAL_LOCKED = "RENEWAL_LOCKED"
+    """FAILED_PRECONDITION: renewal is locked, since a token was used again after a newer one, or was renewed for longer than the
+provider allows; an owner must bind again."""
     OBJECT_CHANGED = "OBJECT_CHANGED"
     """ABORTED: uid or resource_version differ; read again."""
     RATE_LIMITED = "RATE_LIMITED"
@@ -76,6 +79,8 @@ class Reason(StrEnum):
     """RESOURCE_EXHAUSTED: the message is larger than the server takes or answers."""
     STREAM_TOO_SLOW = "STREAM_TOO_SLOW"
     """RESOURCE_EXHAUSTED: the client has not read its stream for too long."""
+    LIMIT_REACHED = "LIMIT_REACHED"
+    """RESOURCE_EXHAUSTED: a contract or a principal has as much of something as it may; metadata names the limit and its number."""
     API_SERVER_UNREACHABLE = "API_SERVER_UNREACHABLE"
     """UNAVAILABLE: the provider's API server does not answer; RetryInfo says when."""
     CACHE_NOT_READY = "CACHE_NOT_READY"

@@ -17,7 +17,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file kubebind/v1alpha2/credential.proto.
  */
 export const file_kubebind_v1alpha2_credential: GenFile = /*@__PURE__*/
-  fileDesc("CiJrdWJlYmluZC92MWFscGhhMi9jcmVkZW50aWFsLnByb3RvEhFrdWJlYmluZC52MWFscGhhMiIvChZSZW5ld0t1YmVjb25maWdSZXF1ZXN0EhUKCGNvbnRyYWN0GAEgASgJQgPgQQEiXgoXUmVuZXdLdWJlY29uZmlnUmVzcG9uc2USEAoIY29udHJhY3QYASABKAkSMQoKa3ViZWNvbmZpZxgCIAEoCzIdLmt1YmViaW5kLnYxYWxwaGEyLkt1YmVjb25maWciRgoYUmV2b2tlQ3JlZGVudGlhbHNSZXF1ZXN0EhUKCGNvbnRyYWN0GAEgASgJQgPgQQISEwoGcmVhc29uGAIgASgJQgPgQQEiZwoZUmV2b2tlQ3JlZGVudGlhbHNSZXNwb25zZRIVCg1yZXZva2VkX2NvdW50GAEgASgFEjMKD3Jldm9jYXRpb25fdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAy8gEKEUNyZWRlbnRpYWxTZXJ2aWNlEmgKD1JlbmV3S3ViZWNvbmZpZxIpLmt1YmViaW5kLnYxYWxwaGEyLlJlbmV3S3ViZWNvbmZpZ1JlcXVlc3QaKi5rdWJlYmluZC52MWFscGhhMi5SZW5ld0t1YmVjb25maWdSZXNwb25zZRJzChFSZXZva2VDcmVkZW50aWFscxIrLmt1YmViaW5kLnYxYWxwaGEyLlJldm9rZUNyZWRlbnRpYWxzUmVxdWVzdBosLmt1YmViaW5kLnYxYWxwaGEyLlJldm9rZUNyZWRlbnRpYWxzUmVzcG9uc2UiA5ACAkJAWj5rdWJlLWJpbmQuaW8vYmluZGVyeS9zZGsvZ28va3ViZWJpbmQvdjFhbHBoYTI7a3ViZWJpbmR2MWFscGhhMmIGcHJvdG8z", [file_google_api_field_behavior, file_google_protobuf_timestamp, file_kubebind_v1alpha2_types]);
+  fileDesc("CiJrdWJlYmluZC92MWFscGhhMi9jcmVkZW50aWFsLnByb3RvEhFrdWJlYmluZC52MWFscGhhMiJEChZSZW5ld0t1YmVjb25maWdSZXF1ZXN0EhUKCGNvbnRyYWN0GAEgASgJQgPgQQESEwoGaG9sZGVyGAIgASgJQgPgQQEiXgoXUmVuZXdLdWJlY29uZmlnUmVzcG9uc2USEAoIY29udHJhY3QYASABKAkSMQoKa3ViZWNvbmZpZxgCIAEoCzIdLmt1YmViaW5kLnYxYWxwaGEyLkt1YmVjb25maWciRgoYUmV2b2tlQ3JlZGVudGlhbHNSZXF1ZXN0EhUKCGNvbnRyYWN0GAEgASgJQgPgQQISEwoGcmVhc29uGAIgASgJQgPgQQEiZwoZUmV2b2tlQ3JlZGVudGlhbHNSZXNwb25zZRIVCg1yZXZva2VkX2NvdW50GAEgASgFEjMKD3Jldm9jYXRpb25fdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAy8gEKEUNyZWRlbnRpYWxTZXJ2aWNlEmgKD1JlbmV3S3ViZWNvbmZpZxIpLmt1YmViaW5kLnYxYWxwaGEyLlJlbmV3S3ViZWNvbmZpZ1JlcXVlc3QaKi5rdWJlYmluZC52MWFscGhhMi5SZW5ld0t1YmVjb25maWdSZXNwb25zZRJzChFSZXZva2VDcmVkZW50aWFscxIrLmt1YmViaW5kLnYxYWxwaGEyLlJldm9rZUNyZWRlbnRpYWxzUmVxdWVzdBosLmt1YmViaW5kLnYxYWxwaGEyLlJldm9rZUNyZWRlbnRpYWxzUmVzcG9uc2UiA5ACAkJAWj5rdWJlLWJpbmQuaW8vYmluZGVyeS9zZGsvZ28va3ViZWJpbmQvdjFhbHBoYTI7a3ViZWJpbmR2MWFscGhhMmIGcHJvdG8z", [file_google_api_field_behavior, file_google_protobuf_timestamp, file_kubebind_v1alpha2_types]);
 
 /**
  * Asks for a new kubeconfig.
@@ -31,6 +31,15 @@ export type RenewKubeconfigRequest = Message<"kubebind.v1alpha2.RenewKubeconfigR
    * @generated from field: string contract = 1;
    */
   contract: string;
+
+  /**
+   * From a konnector: the records of the contract's holder, <instance>/<generation>/<nonce>, that the ClusterBinding may
+   * have by what the konnector knows, separated by spaces. A kubeconfig that ended locks renewal only if one of them is
+   * the present one; if none is, nothing is renewed. At most 1024 characters; others leave it empty.
+   *
+   * @generated from field: string holder = 2;
+   */
+  holder: string;
 };
 
 /**
@@ -136,10 +145,13 @@ export const RevokeCredentialsResponseSchema: GenMessage<RevokeCredentialsRespon
  */
 export const CredentialService: GenService<{
   /**
-   * Returns a new kubeconfig for the same subject; the old one lives on to its expiry. Each call mints one, so it is
-   * not repeated blindly. Callers: the contract's own ServiceAccount and its owners.
-   * Errors: INVALID_ARGUMENT CONTRACT_AMBIGUOUS; FAILED_PRECONDITION RENEWAL_STOPPED after a revocation; ABORTED
-   * OBJECT_CHANGED if a revocation began and ended meanwhile: ask again.
+   * Returns a new kubeconfig for the same subject. The old one lives on to its expiry, but can be renewed only until the new
+   * one is renewed for the first time. Each call mints one, so it is not repeated blindly. Callers: the contract's own
+   * ServiceAccount and its owners.
+   * Errors: INVALID_ARGUMENT CONTRACT_AMBIGUOUS; FAILED_PRECONDITION RENEWAL_STOPPED after a revocation, RENEWAL_LOCKED
+   * after the reuse of an older kubeconfig and where the provider limits the age; UNAUTHENTICATED CREDENTIAL_REVOKED for
+   * an older kubeconfig; ABORTED OBJECT_CHANGED if a revocation began and ended meanwhile, or another konnector holds
+   * the contract: ask again.
    *
    * @generated from rpc kubebind.v1alpha2.CredentialService.RenewKubeconfig
    */

@@ -67,21 +67,27 @@ class ListContractsResponse(_message.Message):
 
     CONTRACTS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    CALLER_LIMITS_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Token for the request of the next page; empty on the last page."""
     @_builtins.property
     def contracts(self) -> _containers.RepeatedCompositeFieldContainer[Global___Contract]:
         """The contracts of this page. The list may be empty although more pages follow."""
 
+    @_builtins.property
+    def caller_limits(self) -> _containers.RepeatedCompositeFieldContainer[Global___TenantLimit]:
+        """The limits of the caller, by name."""
+
     def __init__(
         self,
         *,
         contracts: _abc.Iterable[Global___Contract] | None = ...,
         next_page_token: _builtins.str = ...,
+        caller_limits: _abc.Iterable[Global___TenantLimit] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["contracts", b"contracts", "next_page_token", b"next_page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller_limits", b"caller_limits", "contracts", b"contracts", "next_page_token", b"next_page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -460,6 +466,7 @@ class Contract(_message.Message):
     KONNECTOR_FIELD_NUMBER: _builtins.int
     CONDITIONS_FIELD_NUMBER: _builtins.int
     REVOCATION_FIELD_NUMBER: _builtins.int
+    LIMITS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name of the contract namespace."""
     uid: _builtins.str
@@ -486,7 +493,7 @@ class Contract(_message.Message):
 
     @_builtins.property
     def granted_templates(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Templates that were ever bound."""
+        """Templates that are bound, and that the contract may bind under another name."""
 
     @_builtins.property
     def exports(self) -> _containers.RepeatedCompositeFieldContainer[Global___ContractExport]:
@@ -504,6 +511,10 @@ class Contract(_message.Message):
     def revocation(self) -> Global___ContractRevocation:
         """The revocation of the credentials that is in force; unset if there is none."""
 
+    @_builtins.property
+    def limits(self) -> _containers.RepeatedCompositeFieldContainer[Global___TenantLimit]:
+        """The limits of the contract, by name. A stream of contracts sends no message when only their use changes."""
+
     def __init__(
         self,
         *,
@@ -520,14 +531,49 @@ class Contract(_message.Message):
         konnector: Global___ContractKonnector | None = ...,
         conditions: _abc.Iterable[_types_pb2.Condition] | None = ...,
         revocation: Global___ContractRevocation | None = ...,
+        limits: _abc.Iterable[Global___TenantLimit] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["creation_time", b"creation_time", "deletion_time", b"deletion_time", "konnector", b"konnector", "revocation", b"revocation"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_identity", b"cluster_identity", "cluster_pretty_name", b"cluster_pretty_name", "conditions", b"conditions", "creation_time", b"creation_time", "deletion_time", b"deletion_time", "exports", b"exports", "granted_templates", b"granted_templates", "konnector", b"konnector", "name", b"name", "owner_groups", b"owner_groups", "owners", b"owners", "revocation", b"revocation", "uid", b"uid"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_identity", b"cluster_identity", "cluster_pretty_name", b"cluster_pretty_name", "conditions", b"conditions", "creation_time", b"creation_time", "deletion_time", b"deletion_time", "exports", b"exports", "granted_templates", b"granted_templates", "konnector", b"konnector", "limits", b"limits", "name", b"name", "owner_groups", b"owner_groups", "owners", b"owners", "revocation", b"revocation", "uid", b"uid"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Contract: _TypeAlias = Contract  # noqa: Y015
+
+@_typing.final
+class TenantLimit(_message.Message):
+    """How much of something a contract or a principal may have. What is beyond it fails with RESOURCE_EXHAUSTED LIMIT_REACHED, or is
+    reported by a condition.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    USED_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Name of the limit, such as "exports"."""
+    limit: _builtins.int
+    """The limit."""
+    used: _builtins.int
+    """How much of it is used; unset where the replica that answers does not count it."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        limit: _builtins.int = ...,
+        used: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_used", b"_used", "used", b"used"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_used", b"_used", "limit", b"limit", "name", b"name", "used", b"used"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__used: _TypeAlias = _typing.Literal["used"]  # noqa: Y015
+    _WhichOneofArgType__used: _TypeAlias = _typing.Literal["_used", b"_used"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__used) -> _WhichOneofReturnType__used | None: ...
+
+Global___TenantLimit: _TypeAlias = TenantLimit  # noqa: Y015
 
 @_typing.final
 class ContractOwner(_message.Message):

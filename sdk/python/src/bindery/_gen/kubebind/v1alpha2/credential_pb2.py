@@ -27,7 +27,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from . import types_pb2 as kubebind_dot_v1alpha2_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"kubebind/v1alpha2/credential.proto\x12\x11kubebind.v1alpha2\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dkubebind/v1alpha2/types.proto\"/\n\x16RenewKubeconfigRequest\x12\x15\n\x08\x63ontract\x18\x01 \x01(\tB\x03\xe0\x41\x01\"^\n\x17RenewKubeconfigResponse\x12\x10\n\x08\x63ontract\x18\x01 \x01(\t\x12\x31\n\nkubeconfig\x18\x02 \x01(\x0b\x32\x1d.kubebind.v1alpha2.Kubeconfig\"F\n\x18RevokeCredentialsRequest\x12\x15\n\x08\x63ontract\x18\x01 \x01(\tB\x03\xe0\x41\x02\x12\x13\n\x06reason\x18\x02 \x01(\tB\x03\xe0\x41\x01\"g\n\x19RevokeCredentialsResponse\x12\x15\n\rrevoked_count\x18\x01 \x01(\x05\x12\x33\n\x0frevocation_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp2\xf2\x01\n\x11\x43redentialService\x12h\n\x0fRenewKubeconfig\x12).kubebind.v1alpha2.RenewKubeconfigRequest\x1a*.kubebind.v1alpha2.RenewKubeconfigResponse\x12s\n\x11RevokeCredentials\x12+.kubebind.v1alpha2.RevokeCredentialsRequest\x1a,.kubebind.v1alpha2.RevokeCredentialsResponse\"\x03\x90\x02\x02\x42@Z>kube-bind.io/bindery/sdk/go/kubebind/v1alpha2;kubebindv1alpha2b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"kubebind/v1alpha2/credential.proto\x12\x11kubebind.v1alpha2\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dkubebind/v1alpha2/types.proto\"D\n\x16RenewKubeconfigRequest\x12\x15\n\x08\x63ontract\x18\x01 \x01(\tB\x03\xe0\x41\x01\x12\x13\n\x06holder\x18\x02 \x01(\tB\x03\xe0\x41\x01\"^\n\x17RenewKubeconfigResponse\x12\x10\n\x08\x63ontract\x18\x01 \x01(\t\x12\x31\n\nkubeconfig\x18\x02 \x01(\x0b\x32\x1d.kubebind.v1alpha2.Kubeconfig\"F\n\x18RevokeCredentialsRequest\x12\x15\n\x08\x63ontract\x18\x01 \x01(\tB\x03\xe0\x41\x02\x12\x13\n\x06reason\x18\x02 \x01(\tB\x03\xe0\x41\x01\"g\n\x19RevokeCredentialsResponse\x12\x15\n\rrevoked_count\x18\x01 \x01(\x05\x12\x33\n\x0frevocation_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp2\xf2\x01\n\x11\x43redentialService\x12h\n\x0fRenewKubeconfig\x12).kubebind.v1alpha2.RenewKubeconfigRequest\x1a*.kubebind.v1alpha2.RenewKubeconfigResponse\x12s\n\x11RevokeCredentials\x12+.kubebind.v1alpha2.RevokeCredentialsRequest\x1a,.kubebind.v1alpha2.RevokeCredentialsResponse\"\x03\x90\x02\x02\x42@Z>kube-bind.io/bindery/sdk/go/kubebind/v1alpha2;kubebindv1alpha2b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,6 +37,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'Z>kube-bind.io/bindery/sdk/go/kubebind/v1alpha2;kubebindv1alpha2'
   _globals['_RENEWKUBECONFIGREQUEST'].fields_by_name['contract']._loaded_options = None
   _globals['_RENEWKUBECONFIGREQUEST'].fields_by_name['contract']._serialized_options = b'\340A\001'
+  _globals['_RENEWKUBECONFIGREQUEST'].fields_by_name['holder']._loaded_options = None
+  _globals['_RENEWKUBECONFIGREQUEST'].fields_by_name['holder']._serialized_options = b'\340A\001'
   _globals['_REVOKECREDENTIALSREQUEST'].fields_by_name['contract']._loaded_options = None
   _globals['_REVOKECREDENTIALSREQUEST'].fields_by_name['contract']._serialized_options = b'\340A\002'
   _globals['_REVOKECREDENTIALSREQUEST'].fields_by_name['reason']._loaded_options = None
@@ -44,13 +46,13 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CREDENTIALSERVICE'].methods_by_name['RevokeCredentials']._loaded_options = None
   _globals['_CREDENTIALSERVICE'].methods_by_name['RevokeCredentials']._serialized_options = b'\220\002\002'
   _globals['_RENEWKUBECONFIGREQUEST']._serialized_start=154
-  _globals['_RENEWKUBECONFIGREQUEST']._serialized_end=201
-  _globals['_RENEWKUBECONFIGRESPONSE']._serialized_start=203
-  _globals['_RENEWKUBECONFIGRESPONSE']._serialized_end=297
-  _globals['_REVOKECREDENTIALSREQUEST']._serialized_start=299
-  _globals['_REVOKECREDENTIALSREQUEST']._serialized_end=369
-  _globals['_REVOKECREDENTIALSRESPONSE']._serialized_start=371
-  _globals['_REVOKECREDENTIALSRESPONSE']._serialized_end=474
-  _globals['_CREDENTIALSERVICE']._serialized_start=477
-  _globals['_CREDENTIALSERVICE']._serialized_end=719
+  _globals['_RENEWKUBECONFIGREQUEST']._serialized_end=222
+  _globals['_RENEWKUBECONFIGRESPONSE']._serialized_start=224
+  _globals['_RENEWKUBECONFIGRESPONSE']._serialized_end=318
+  _globals['_REVOKECREDENTIALSREQUEST']._serialized_start=320
+  _globals['_REVOKECREDENTIALSREQUEST']._serialized_end=390
+  _globals['_REVOKECREDENTIALSRESPONSE']._serialized_start=392
+  _globals['_REVOKECREDENTIALSRESPONSE']._serialized_end=495
+  _globals['_CREDENTIALSERVICE']._serialized_start=498
+  _globals['_CREDENTIALSERVICE']._serialized_end=740
 # @@protoc_insertion_point(module_scope)

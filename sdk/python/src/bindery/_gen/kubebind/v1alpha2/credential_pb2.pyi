@@ -25,16 +25,23 @@ class RenewKubeconfigRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CONTRACT_FIELD_NUMBER: _builtins.int
+    HOLDER_FIELD_NUMBER: _builtins.int
     contract: _builtins.str
     """The contract namespace; may be empty if the caller has only one contract."""
+    holder: _builtins.str
+    """From a konnector: the records of the contract's holder, <instance>/<generation>/<nonce>, that the ClusterBinding may
+    have by what the konnector knows, separated by spaces. A kubeconfig that ended locks renewal only if one of them is
+    the present one; if none is, nothing is renewed. At most 1024 characters; others leave it empty.
+    """
     def __init__(
         self,
         *,
         contract: _builtins.str = ...,
+        holder: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["contract", b"contract"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["contract", b"contract", "holder", b"holder"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

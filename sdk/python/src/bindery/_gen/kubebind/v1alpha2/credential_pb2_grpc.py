@@ -62,10 +62,13 @@ class CredentialServiceServicer:
     """
 
     def RenewKubeconfig(self, request, context):
-        """Returns a new kubeconfig for the same subject; the old one lives on to its expiry. Each call mints one, so it is
-        not repeated blindly. Callers: the contract's own ServiceAccount and its owners.
-        Errors: INVALID_ARGUMENT CONTRACT_AMBIGUOUS; FAILED_PRECONDITION RENEWAL_STOPPED after a revocation; ABORTED
-        OBJECT_CHANGED if a revocation began and ended meanwhile: ask again.
+        """Returns a new kubeconfig for the same subject. The old one lives on to its expiry, but can be renewed only until the new
+        one is renewed for the first time. Each call mints one, so it is not repeated blindly. Callers: the contract's own
+        ServiceAccount and its owners.
+        Errors: INVALID_ARGUMENT CONTRACT_AMBIGUOUS; FAILED_PRECONDITION RENEWAL_STOPPED after a revocation, RENEWAL_LOCKED
+        after the reuse of an older kubeconfig and where the provider limits the age; UNAUTHENTICATED CREDENTIAL_REVOKED for
+        an older kubeconfig; ABORTED OBJECT_CHANGED if a revocation began and ended meanwhile, or another konnector holds
+        the contract: ask again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

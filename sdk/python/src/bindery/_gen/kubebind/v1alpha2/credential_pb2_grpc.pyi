@@ -40,10 +40,13 @@ class CredentialServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> CredentialServiceAsyncStub: ...
     RenewKubeconfig: _grpc.UnaryUnaryMultiCallable[_credential_pb2.RenewKubeconfigRequest, _credential_pb2.RenewKubeconfigResponse]
-    """Returns a new kubeconfig for the same subject; the old one lives on to its expiry. Each call mints one, so it is
-    not repeated blindly. Callers: the contract's own ServiceAccount and its owners.
-    Errors: INVALID_ARGUMENT CONTRACT_AMBIGUOUS; FAILED_PRECONDITION RENEWAL_STOPPED after a revocation; ABORTED
-    OBJECT_CHANGED if a revocation began and ended meanwhile: ask again.
+    """Returns a new kubeconfig for the same subject. The old one lives on to its expiry, but can be renewed only until the new
+    one is renewed for the first time. Each call mints one, so it is not repeated blindly. Callers: the contract's own
+    ServiceAccount and its owners.
+    Errors: INVALID_ARGUMENT CONTRACT_AMBIGUOUS; FAILED_PRECONDITION RENEWAL_STOPPED after a revocation, RENEWAL_LOCKED
+    after the reuse of an older kubeconfig and where the provider limits the age; UNAUTHENTICATED CREDENTIAL_REVOKED for
+    an older kubeconfig; ABORTED OBJECT_CHANGED if a revocation began and ended meanwhile, or another konnector holds
+    the contract: ask again.
     """
     RevokeCredentials: _grpc.UnaryUnaryMultiCallable[_credential_pb2.RevokeCredentialsRequest, _credential_pb2.RevokeCredentialsResponse]
     """Takes all credentials of a contract and stops renewal until an owner binds again. Callers: owners only
@@ -63,10 +66,13 @@ class CredentialServiceAsyncStub(CredentialServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     RenewKubeconfig: _aio.UnaryUnaryMultiCallable[_credential_pb2.RenewKubeconfigRequest, _credential_pb2.RenewKubeconfigResponse]  # type: ignore[assignment]
-    """Returns a new kubeconfig for the same subject; the old one lives on to its expiry. Each call mints one, so it is
-    not repeated blindly. Callers: the contract's own ServiceAccount and its owners.
-    Errors: INVALID_ARGUMENT CONTRACT_AMBIGUOUS; FAILED_PRECONDITION RENEWAL_STOPPED after a revocation; ABORTED
-    OBJECT_CHANGED if a revocation began and ended meanwhile: ask again.
+    """Returns a new kubeconfig for the same subject. The old one lives on to its expiry, but can be renewed only until the new
+    one is renewed for the first time. Each call mints one, so it is not repeated blindly. Callers: the contract's own
+    ServiceAccount and its owners.
+    Errors: INVALID_ARGUMENT CONTRACT_AMBIGUOUS; FAILED_PRECONDITION RENEWAL_STOPPED after a revocation, RENEWAL_LOCKED
+    after the reuse of an older kubeconfig and where the provider limits the age; UNAUTHENTICATED CREDENTIAL_REVOKED for
+    an older kubeconfig; ABORTED OBJECT_CHANGED if a revocation began and ended meanwhile, or another konnector holds
+    the contract: ask again.
     """
     RevokeCredentials: _aio.UnaryUnaryMultiCallable[_credential_pb2.RevokeCredentialsRequest, _credential_pb2.RevokeCredentialsResponse]  # type: ignore[assignment]
     """Takes all credentials of a contract and stops renewal until an owner binds again. Callers: owners only
@@ -89,10 +95,13 @@ class CredentialServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _credential_pb2.RenewKubeconfigRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_credential_pb2.RenewKubeconfigResponse, _abc.Awaitable[_credential_pb2.RenewKubeconfigResponse]]:
-        """Returns a new kubeconfig for the same subject; the old one lives on to its expiry. Each call mints one, so it is
-        not repeated blindly. Callers: the contract's own ServiceAccount and its owners.
-        Errors: INVALID_ARGUMENT CONTRACT_AMBIGUOUS; FAILED_PRECONDITION RENEWAL_STOPPED after a revocation; ABORTED
-        OBJECT_CHANGED if a revocation began and ended meanwhile: ask again.
+        """Returns a new kubeconfig for the same subject. The old one lives on to its expiry, but can be renewed only until the new
+        one is renewed for the first time. Each call mints one, so it is not repeated blindly. Callers: the contract's own
+        ServiceAccount and its owners.
+        Errors: INVALID_ARGUMENT CONTRACT_AMBIGUOUS; FAILED_PRECONDITION RENEWAL_STOPPED after a revocation, RENEWAL_LOCKED
+        after the reuse of an older kubeconfig and where the provider limits the age; UNAUTHENTICATED CREDENTIAL_REVOKED for
+        an older kubeconfig; ABORTED OBJECT_CHANGED if a revocation began and ended meanwhile, or another konnector holds
+        the contract: ask again.
         """
 
     @_abc_1.abstractmethod

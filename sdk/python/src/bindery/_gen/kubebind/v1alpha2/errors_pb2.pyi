@@ -82,6 +82,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """FAILED_PRECONDITION: objects of the export are left on the provider."""
     ERROR_REASON_RENEWAL_STOPPED: _ErrorReason.ValueType  # 106
     """FAILED_PRECONDITION: credentials were revoked; an owner must bind again."""
+    ERROR_REASON_RENEWAL_LOCKED: _ErrorReason.ValueType  # 107
+    """FAILED_PRECONDITION: renewal is locked, since a token was used again after a newer one, or was renewed for longer than the
+    provider allows; an owner must bind again.
+    """
     ERROR_REASON_OBJECT_CHANGED: _ErrorReason.ValueType  # 120
     """ABORTED: uid or resource_version differ; read again."""
     ERROR_REASON_RATE_LIMITED: _ErrorReason.ValueType  # 140
@@ -92,6 +96,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """RESOURCE_EXHAUSTED: the message is larger than the server takes or answers."""
     ERROR_REASON_STREAM_TOO_SLOW: _ErrorReason.ValueType  # 143
     """RESOURCE_EXHAUSTED: the client has not read its stream for too long."""
+    ERROR_REASON_LIMIT_REACHED: _ErrorReason.ValueType  # 144
+    """RESOURCE_EXHAUSTED: a contract or a principal has as much of something as it may; metadata names the limit and its number."""
     ERROR_REASON_API_SERVER_UNREACHABLE: _ErrorReason.ValueType  # 160
     """UNAVAILABLE: the provider's API server does not answer; RetryInfo says when."""
     ERROR_REASON_CACHE_NOT_READY: _ErrorReason.ValueType  # 161
@@ -174,6 +180,10 @@ ERROR_REASON_EXPORT_NOT_EMPTY: ErrorReason.ValueType  # 105
 """FAILED_PRECONDITION: objects of the export are left on the provider."""
 ERROR_REASON_RENEWAL_STOPPED: ErrorReason.ValueType  # 106
 """FAILED_PRECONDITION: credentials were revoked; an owner must bind again."""
+ERROR_REASON_RENEWAL_LOCKED: ErrorReason.ValueType  # 107
+"""FAILED_PRECONDITION: renewal is locked, since a token was used again after a newer one, or was renewed for longer than the
+provider allows; an owner must bind again.
+"""
 ERROR_REASON_OBJECT_CHANGED: ErrorReason.ValueType  # 120
 """ABORTED: uid or resource_version differ; read again."""
 ERROR_REASON_RATE_LIMITED: ErrorReason.ValueType  # 140
@@ -184,6 +194,8 @@ ERROR_REASON_MESSAGE_TOO_LARGE: ErrorReason.ValueType  # 142
 """RESOURCE_EXHAUSTED: the message is larger than the server takes or answers."""
 ERROR_REASON_STREAM_TOO_SLOW: ErrorReason.ValueType  # 143
 """RESOURCE_EXHAUSTED: the client has not read its stream for too long."""
+ERROR_REASON_LIMIT_REACHED: ErrorReason.ValueType  # 144
+"""RESOURCE_EXHAUSTED: a contract or a principal has as much of something as it may; metadata names the limit and its number."""
 ERROR_REASON_API_SERVER_UNREACHABLE: ErrorReason.ValueType  # 160
 """UNAVAILABLE: the provider's API server does not answer; RetryInfo says when."""
 ERROR_REASON_CACHE_NOT_READY: ErrorReason.ValueType  # 161
