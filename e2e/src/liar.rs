@@ -284,7 +284,10 @@ fn endless(uri: &Uri) -> Response {
         return (StatusCode::OK, page).into_response();
     }
     let begin = format!("{}{}", head(""), object());
-    let chunks = std::iter::repeat_with(move || (0..CHUNK).map(|_| format!(",{}", object())).collect::<String>());
+    let chunks = std::iter::repeat_with(move || {
+        let objects = std::iter::repeat_with(&object).take(CHUNK);
+        format!(",{}", objects.collect::<Vec<_>>().join(","))
+    });
     let all = futures::stream::iter(std::iter::once(begin).chain(chunks).map(Ok::<_, std::io::Error>));
     (StatusCode::OK, Body::from_stream(all)).into_response()
 }

@@ -49,12 +49,15 @@ struct Shared<K> {
     tenant: TenantOf<K>,
 }
 
+/// Tells the tenant of a key.
+type TellTenant<K> = Box<dyn Fn(&K) -> Arc<str> + Send + Sync>;
+
 /// How the tenant of a key is found.
 enum TenantOf<K> {
     /// All keys belong to this one.
     One(Tenant),
     /// The function tells.
-    Each(Box<dyn Fn(&K) -> Arc<str> + Send + Sync>),
+    Each(TellTenant<K>),
 }
 
 /// A key that a worker got from the queue. No other worker gets the key until this is dropped; the drop counts as a success

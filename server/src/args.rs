@@ -41,6 +41,7 @@ const POLICY_INTERVAL: Duration = Duration::from_hours(1);
 /// what was bound and keep its objects in sync with this cluster's API server.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "bindery-server", version)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct Args {
     /// Kubeconfig of the provider cluster, the one this server serves. Without it: the in-cluster ServiceAccount, or what
     /// KUBECONFIG names.

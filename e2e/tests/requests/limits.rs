@@ -317,23 +317,19 @@ fn requests_of_contracts_have_a_priority_level_of_their_own() -> Result<()> {
 
 /// Waits until a request is told to be of this priority level and FlowSchema, whether it is allowed or not.
 async fn classified(client: &kube::Client, path: &str, (level, flow): (&str, &str)) -> Result<()> {
-    eventually_ok(
-        format!("{path} to be classified"),
-        Duration::from_secs(60),
-        async || {
-            let request = ::http::Request::get(path).body(kube::client::Body::empty())?;
-            let answer = client.send(request).await?;
-            let header = |name: &str| {
-                let value = answer.headers().get(name);
-                value.and_then(|value| value.to_str().ok()).unwrap_or_default()
-            };
-            let told = (
-                header("X-Kubernetes-PF-PriorityLevel-UID"),
-                header("X-Kubernetes-PF-FlowSchema-UID"),
-            );
-            ensure!(told == (level, flow), "{told:?}, and {level}, {flow} are wanted");
-            Ok(())
-        },
-    )
+    eventually_ok(format!("{path} to be classified"), Duration::from_mins(1), async || {
+        let request = ::http::Request::get(path).body(kube::client::Body::empty())?;
+        let answer = client.send(request).await?;
+        let header = |name: &str| {
+            let value = answer.headers().get(name);
+            value.and_then(|value| value.to_str().ok()).unwrap_or_default()
+        };
+        let told = (
+            header("X-Kubernetes-PF-PriorityLevel-UID"),
+            header("X-Kubernetes-PF-FlowSchema-UID"),
+        );
+        ensure!(told == (level, flow), "{told:?}, and {level}, {flow} are wanted");
+        Ok(())
+    })
     .await
 }

@@ -76,18 +76,18 @@ fn granted_by(namespace: &Namespace) -> BTreeMap<String, Granter> {
 
 /// The patch that grants a template to a contract and records who bound it; none if both are so already.
 pub fn grant(namespace: &Namespace, template: &str, granter: &Granter) -> Option<Value> {
-    let mut granted = granted_templates(namespace);
+    let mut templates = granted_templates(namespace);
     let mut by = granted_by(namespace);
-    let is_granted = granted.iter().any(|name| name == template);
+    let is_granted = templates.iter().any(|name| name == template);
     if is_granted && by.get(template) == Some(granter) {
         return None;
     }
     if !is_granted {
-        granted.push(template.to_owned());
-        granted.sort_unstable();
+        templates.push(template.to_owned());
+        templates.sort_unstable();
     }
     by.insert(template.to_owned(), granter.clone());
-    Some(patch(namespace, &granted, &by))
+    Some(patch(namespace, &templates, &by))
 }
 
 /// The patch that takes the grant of a template from a contract; none if the template is not granted.

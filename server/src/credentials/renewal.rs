@@ -2,7 +2,7 @@
 //! it. A token that ended and is used again by the konnector that holds the contract proves that a second party renewed with a copy:
 //! renewal is locked then, until an owner binds again. All functions decide without a client.
 
-use std::time::Duration;
+use std::{fmt::Write as _, time::Duration};
 
 use bindery_api::{
     annotations,
@@ -84,7 +84,12 @@ pub enum RenewalRefusal {
 impl TokenDigest {
     /// The digest with these bytes.
     pub fn new(digest: [u8; 32]) -> Self {
-        Self(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+        let mut text = String::with_capacity(2 * digest.len());
+        for byte in digest {
+            // A String takes everything.
+            let _ = write!(text, "{byte:02x}");
+        }
+        Self(text)
     }
 }
 

@@ -115,7 +115,7 @@ impl PolicyMonitor {
 
 /// Watches and probes one policy. Does not end.
 async fn follow(policy: WatchedPolicy, state: State) {
-    let (changes, mut changed) = watch::channel(0);
+    let (changes, mut news) = watch::channel(0);
     let changes = Arc::new(changes);
     let policies = watched::<ValidatingAdmissionPolicy>(policy, &state);
     let bindings = watched::<ValidatingAdmissionPolicyBinding>(policy, &state);
@@ -128,7 +128,7 @@ async fn follow(policy: WatchedPolicy, state: State) {
     let monitor = state.policies.clone();
     let probing = run(
         force,
-        &mut changed,
+        &mut news,
         async || probe(policy, &state).await,
         |standing| monitor.publish(policy, standing),
     );
@@ -323,7 +323,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_policy_that_goes_is_noticed_by_the_watch_and_its_return_as_well() {
-        let (changes, mut changed) = watch::channel(0);
+        let (changes, mut news) = watch::channel(0);
         tokio::spawn(async move {
             for _ in 0..2 {
                 tokio::time::sleep(Duration::from_secs(1000)).await;
@@ -331,7 +331,7 @@ mod tests {
             }
             std::future::pending::<()>().await;
         });
-        let (_, published) = watch_for(Duration::from_hours(2), &mut changed, |at| {
+        let (_, published) = watch_for(Duration::from_hours(2), &mut news, |at| {
             let is_gone = (1000..2000).contains(&at.as_secs());
             Some(if is_gone {
                 PolicyEvent::Admitted

@@ -105,19 +105,18 @@ fn kind(field: &Value) -> String {
 
 /// What a field may hold, and what it holds if it is absent.
 fn limits(field: &Value) -> String {
-    let mut text = String::new();
-    if let Some(choices) = field["enum"].as_array() {
+    let choices = field["enum"].as_array().map(|choices| {
         let choices: Vec<_> = choices
             .iter()
             .filter_map(Value::as_str)
             .map(|choice| format!("`{choice}`"))
             .collect();
-        text = format!(" One of {}.", choices.join(", "));
-    }
-    if !field["default"].is_null() {
-        text += &format!(" Default: `{}`.", field["default"]);
-    }
-    text
+        format!(" One of {}.", choices.join(", "))
+    });
+    let default = Some(&field["default"])
+        .filter(|default| !default.is_null())
+        .map(|default| format!(" Default: `{default}`."));
+    choices.into_iter().chain(default).collect()
 }
 
 #[cfg(test)]

@@ -114,9 +114,9 @@ fn add_message(
     for (number, field) in (0..).zip(&message.field) {
         let meaning = comments.cell(&[path, &[OF_MESSAGE_FIELD, number]].concat());
         // A field with an explicit presence has a oneof of its own, which is no choice.
-        let oneof = field.oneof_index.filter(|_| !field.proto3_optional());
-        let oneof = oneof.and_then(|index| message.oneof_decl.get(usize::try_from(index).ok()?));
-        let one_of = oneof
+        let index = field.oneof_index.filter(|_| !field.proto3_optional());
+        let choice = index.and_then(|index| message.oneof_decl.get(usize::try_from(index).ok()?));
+        let one_of = choice
             .map(|oneof| format!(" (one of `{}`)", oneof.name()))
             .unwrap_or_default();
         let kind = field_type(message, field);

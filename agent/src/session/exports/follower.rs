@@ -182,9 +182,12 @@ impl ExportStream {
             WatchEvent::Applied(export) => {
                 let (name, entry) = convert::from_stream(export);
                 let is_listed = self.snapshot.is_some();
-                let verdict = self.reader.as_mut().map(|reader| match is_listed {
-                    true => reader.listed("", &name),
-                    false => reader.applied("", &name),
+                let verdict = self.reader.as_mut().map(|reader| {
+                    if is_listed {
+                        reader.listed("", &name)
+                    } else {
+                        reader.applied("", &name)
+                    }
                 });
                 match verdict {
                     Some(Verdict::Exceeded) => return false,

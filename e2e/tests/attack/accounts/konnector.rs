@@ -13,6 +13,7 @@ use super::{
 use crate::served::{self, Stock};
 
 /// Ways of the konnector's account to more than bindings.
+#[expect(clippy::too_many_lines, reason = "one row for each way")]
 fn konnector_chains() -> Vec<(&'static str, Vec<Step>)> {
     let [own_bindings, own_secrets, own_accounts] = paths(NAMESPACE);
     let [system_bindings, system_secrets, system_accounts] = paths("kube-system");
@@ -234,11 +235,10 @@ fn is_the_konnectors(done: &Done) -> bool {
     let reads = ["get", "list"].contains(&done.verb);
     let is_own = done.namespace.as_deref() == Some(NAMESPACE);
     match (&*done.group, &*done.resource) {
-        ("wildwest.dev", "cowboys" | "cowboys/status") => true,
+        // What is bound, and questions about itself.
+        ("wildwest.dev", "cowboys" | "cowboys/status") | ("authentication.k8s.io" | "authorization.k8s.io", _) => true,
         ("kube-bind.io", resource) => !resource.contains('/') || resource.ends_with("/status"),
         ("events.k8s.io", _) => !reads,
-        // Questions about itself.
-        ("authentication.k8s.io" | "authorization.k8s.io", _) => true,
         ("", "namespaces") => reads,
         ("apiextensions.k8s.io", "customresourcedefinitions") => reads || done.name == "cowboys.wildwest.dev",
         // In its own namespace, which is for nothing else: the kubeconfigs of bindings, which it renews, and the Lease by which it leads.

@@ -14,6 +14,7 @@ use crate::{
 };
 
 /// Ways of the server's account to more than contracts.
+#[expect(clippy::too_many_lines, reason = "one row for each way")]
 fn server_chains(world: &World) -> Vec<(&'static str, Vec<Step>)> {
     let me = (NAMESPACE, "bindery-server");
     let (contract, space) = (world.zorro.contract.as_str(), world.zorro.space.as_str());

@@ -191,7 +191,7 @@ proptest! {
             for work in held.drain(..) {
                 drop(work);
             }
-            tokio::time::advance(Duration::from_secs(60)).await;
+            tokio::time::advance(Duration::from_mins(1)).await;
             while let Some(work) = queue.try_next() {
                 wanted.remove(work.key());
                 later.remove(work.key());

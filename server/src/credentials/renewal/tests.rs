@@ -109,7 +109,9 @@ impl Contract {
 #[track_caller]
 fn check(history: &[Event]) {
     let mut contract = Contract::default();
-    history.iter().for_each(|event| contract.pass(*event));
+    for event in history {
+        contract.pass(*event);
+    }
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn check(objects: &[(&str, i64, bool)], limit: u32, expect: &[&str]) {
     let admitted: Vec<_> = all
         .iter()
         .filter(|one| of_contract.admits(one, limit))
-        .map(|one| one.name_any())
+        .map(kube::ResourceExt::name_any)
         .collect();
     assert_eq!(admitted, expect);
 }

@@ -218,7 +218,7 @@ fn alter(text: &str, within: Range<usize>, changes: &mut BTreeSet<(usize, usize,
             return;
         }
     }
-    for (open, inner) in groups(text, within.clone()) {
+    for (open, inner) in groups(text, within) {
         let parts = split(text, inner.clone(), ",");
         let is_searched = open == '[' && text[..inner.start - 1].trim_end().ends_with(" in") && parts.len() > 1;
         for (index, part) in parts.iter().enumerate() {
