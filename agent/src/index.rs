@@ -214,10 +214,11 @@ impl<P: Known> Index<P> {
         Some((&mut entry.pair, place))
     }
 
-    /// True if a pair needs a provider namespace, and none is in use.
+    /// True if a pair needs a provider namespace, and none is in use, or one that is being given up.
     pub(crate) fn needs_place(&self, key: &ObjectKey) -> bool {
         let wants = |pair: &P| pair.wants_place(key, &self.reader);
-        self.pair(key).is_some_and(wants) && !self.places.contains_key(&key.namespace)
+        let is_there = self.places.get(&key.namespace).is_some_and(|place| !place.closing);
+        self.pair(key).is_some_and(wants) && !is_there
     }
 
     /// Notes why the backend refuses a provider namespace, or that it does not. Returns true if that is news.

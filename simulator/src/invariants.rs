@@ -60,6 +60,8 @@ pub struct Written<'a> {
     pub incarnation: u32,
     /// When the process sent the request, in milliseconds.
     pub sent: u64,
+    /// When the API server of the process's own cluster gave the last answer that the process had got by then.
+    pub informed: u64,
     /// Whether the network delayed the request, did it twice or lost its answer.
     pub is_disturbed: bool,
 }

@@ -491,6 +491,7 @@ impl WriteChecker {
             process: change.origin.map(|origin| origin.process),
             incarnation: change.origin.map_or(0, |origin| origin.incarnation),
             sent: change.origin.map_or(at, |origin| self.at(origin.sent)),
+            informed: change.origin.map_or(at, |origin| self.at(origin.informed)),
             is_disturbed: change.origin.is_some_and(|origin| origin.is_disturbed),
         }
     }

@@ -46,13 +46,14 @@ pub(crate) fn consumer<F: SyncStrategy>(shared: Arc<Shared<F>>) -> impl FnMut(Ev
                 let mut index = shared.index.lock();
                 let gone = index.consumer_listed(&mut listing, parse(&version));
                 let keys = shared.due(&mut index, None);
-                let places = index.listed_places();
+                let places = index.places();
                 // With the index locked: no deletion may rely on an older count, and no progress may show an empty queue.
                 shared.tell_guard(&index);
                 shared.enqueue(gone.into_iter().chain(keys), Priority::Backlog);
                 drop(index);
                 shared.strategy.consumer_event(&Event::Complete(version));
-                for place in &places {
+                // Also at those that cannot be listed: the objects tell whether they are still needed.
+                for (place, _) in &places {
                     shared.look_at_place(place, Priority::Backlog);
                 }
             }

@@ -156,6 +156,17 @@ fn a_place_that_changes_makes_its_copies_unknown() {
     assert_eq!(index.consumer_namespace("contract-ns"), None);
 }
 
+/// Where the provider namespace was never listed, as without the right to, only the objects say that it is still needed.
+#[test]
+fn a_place_that_is_given_up_is_needed_by_objects_that_live() {
+    let mut index = index();
+    list_consumer(&mut index, vec![object("ns", "a", "u", 5)], 9);
+    index.set_place(&"ns".into(), Some("contract-ns".into()), false);
+    assert!(!index.needs_place(&key("a")));
+    index.set_closing(&"ns".into(), true);
+    assert!(index.needs_place(&key("a")));
+}
+
 #[test]
 fn a_refused_place_is_told_of_while_objects_wait_for_it() {
     let mut index = Index::new("contract".into(), Placement::Mapped);

@@ -42,8 +42,12 @@ pub(crate) enum PlaceOp {
         owners: Vec<OwnerReference>,
         version: Option<String>,
     },
-    /// Says of an APIServiceNamespace that is being deleted that its provider namespace is still needed.
-    Need { preconditions: Preconditions },
+    /// Says of an APIServiceNamespace that is being deleted that its provider namespace is still needed, by these exports: one that was
+    /// bound anew is none of the owners from before.
+    Need {
+        owners: Vec<OwnerReference>,
+        preconditions: Preconditions,
+    },
     /// Gives up the provider namespace, which is no longer needed.
     GiveBack { preconditions: Preconditions },
 }
@@ -54,18 +58,20 @@ pub(crate) fn plan(seen: &Observed<'_>) -> Option<PlaceOp> {
         let owners = seen.exports.to_vec();
         return seen.wanted.then_some(PlaceOp::Request { owners });
     };
+    let others = seen.exports.iter().filter(|export| !is_for(request, export));
+    let is_owned = others.clone().next().is_none();
+    let owners = || request.owner_references().iter().chain(others).cloned().collect();
     if request.metadata.deletion_timestamp.is_some() {
         // A new one can be created once this one is gone, and the copies of objects that live would keep it for ever.
-        let is_said = request.annotations().contains_key(annotations::STILL_NEEDED);
+        let is_said = is_owned && request.annotations().contains_key(annotations::STILL_NEEDED);
         return (seen.wanted && seen.exists && !is_said).then(|| PlaceOp::Need {
+            owners: owners(),
             preconditions: unchanged(&request.metadata),
         });
     }
     if seen.wanted {
-        let others = seen.exports.iter().filter(|export| !is_for(request, export));
-        let others: Vec<_> = others.cloned().collect();
-        return (!others.is_empty()).then(|| PlaceOp::Share {
-            owners: request.owner_references().iter().cloned().chain(others).collect(),
+        return (!is_owned).then(|| PlaceOp::Share {
+            owners: owners(),
             version: request.resource_version(),
         });
     }
@@ -171,7 +177,7 @@ mod tests {
         let name = op.map(|op| match op {
             PlaceOp::Request { .. } => "request".to_owned(),
             PlaceOp::Share { owners, .. } => format!("share {}", owners.len()),
-            PlaceOp::Need { .. } => "need".to_owned(),
+            PlaceOp::Need { owners, .. } => format!("need {}", owners.len()),
             PlaceOp::GiveBack { .. } => "give back".to_owned(),
         });
         assert_eq!(name.as_deref(), expect);
@@ -206,13 +212,16 @@ mod tests {
     fn of_one_that_ends_although_it_is_needed_that_is_said_once() {
         let mut ending = request(&["us"]);
         ending.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
-        check(true, true, Some(&ending), Some("need"));
+        check(true, true, Some(&ending), Some("need 1"));
         check(true, false, Some(&ending), None);
         let still_needed = annotations::STILL_NEEDED.to_owned();
         ending
             .annotations_mut()
             .insert(still_needed, annotations::TRUE.to_owned());
         check(true, true, Some(&ending), None);
+        // By an export that was bound anew meanwhile.
+        ending.metadata.owner_references = request(&["before"]).metadata.owner_references;
+        check(true, true, Some(&ending), Some("need 2"));
     }
 
     #[test]

@@ -50,11 +50,12 @@ impl Writer {
                     .await
                     .map(drop)
             }
-            PlaceOp::Need { preconditions } => {
+            PlaceOp::Need { owners, preconditions } => {
                 let patch = Patch::Merge(json!({"metadata": {
                     "uid": preconditions.uid,
                     "resourceVersion": preconditions.resource_version,
                     "annotations": {annotations::STILL_NEEDED: annotations::TRUE},
+                    "ownerReferences": owners,
                 }}));
                 match api.patch(consumer_namespace, &PatchParams::default(), &patch).await {
                     Err(error) if errors::is_object_gone(&error, consumer_namespace) => Ok(()),

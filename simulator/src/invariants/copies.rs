@@ -34,8 +34,9 @@ pub(super) fn check<C: Clusters>(
     if sources.was_ended_by_user(relation.consumer, source) {
         return None;
     }
-    // There was evidence when the request was sent, and nothing calls it back when a restore of the consumer overtakes it.
-    if sources.was_taken_back_since(relation.consumer, source, seen.written.sent) {
+    // There was evidence, and nothing of the restored consumer had reached the process when it sent the request. Nothing calls the request
+    // back when a restore overtakes it, or the last answer before it.
+    if sources.was_taken_back_since(relation.consumer, source, seen.written.informed) {
         return None;
     }
     // A clone that holds the contract is its consumer, whose users decide. [`super::holders`] checks that it holds the contract.

@@ -30,6 +30,8 @@ struct World {
     invariants: Invariants,
     ledger: Ledger,
     now: u64,
+    /// When the process that writes got its last answer from the consumer; when it sends, if not set.
+    informed: Option<u64>,
 }
 
 impl Clusters for BTreeMap<Cluster, BTreeMap<ObjectKey, Arc<Value>>> {
@@ -93,6 +95,7 @@ impl World {
             process,
             incarnation: 1,
             sent,
+            informed: self.informed.unwrap_or(sent),
             is_disturbed,
         };
         self.invariants.written(&self.ledger, &self.objects, &written);
@@ -318,7 +321,7 @@ fn a_deletion_that_a_restore_took_back_is_no_evidence() {
 
 #[test]
 fn a_request_that_a_restore_overtakes_had_its_evidence() {
-    let overtaken = |after: u64| {
+    let overtaken = |after: u64, informed: Option<u64>| {
         let mut world = World::new();
         world.synced();
         world.user(ON_CONSUMER, &source_key(), deleting(source(3)));
@@ -327,13 +330,16 @@ fn a_request_that_a_restore_overtakes_had_its_evidence() {
         world.invariants.pass(world.now + 500);
         world.invariants.rewound(&world.objects, ON_CONSUMER);
         let sent = (world.now + after, true);
+        world.informed = informed.map(|after| world.now + after);
         world.now += 1_000;
         let (by, process) = (Actor::User(BINDER.to_owned()), Some(konnector(ON_CONSUMER, 1)));
         world.write_sent(ON_PROVIDER, by, process, &copy_key(), None, sent);
         world
     };
-    overtaken(100).check(&[]);
-    overtaken(600).check(&[Invariant::CopyEndedWithoutEvidence]);
+    overtaken(100, None).check(&[]);
+    overtaken(600, None).check(&[Invariant::CopyEndedWithoutEvidence]);
+    overtaken(600, Some(400)).check(&[]);
+    overtaken(600, Some(550)).check(&[Invariant::CopyEndedWithoutEvidence]);
 }
 
 #[test]
@@ -1016,6 +1022,7 @@ fn unrest_of_a_server_has_the_circumstances_of_the_consumer() {
             process: None,
             incarnation: 1,
             sent: 0,
+            informed: 0,
             is_disturbed: false,
         };
         let found = invariants.unrest(ledger, objects, &written);

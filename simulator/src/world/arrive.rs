@@ -20,7 +20,7 @@ use super::{
     timestamp,
 };
 use crate::{
-    faults::{Target, TriggerPoint},
+    faults::{ProcessName, Target, TriggerPoint},
     topology::Cluster,
 };
 
@@ -47,6 +47,8 @@ pub(super) struct Answer {
     reply: Reply,
     response: Result<Response<TransportBody>, BoxError>,
     watch: Option<u64>,
+    /// The API server that gave it, and when.
+    given: Option<(Cluster, Duration)>,
 }
 
 impl World {
@@ -92,8 +94,15 @@ impl World {
     fn depart(&mut self, process: ProcessId, incarnation: u32, mut request: Request<Bytes>, reply: Reply) {
         let host = request.uri().host().unwrap_or_default().to_owned();
         let Some(cluster) = self.cluster_of_host(&host) else {
-            let answer = Err(format!("{host} is unknown").into());
-            self.answer(process, incarnation, reply, answer, None, Duration::ZERO);
+            let answer = Answer {
+                process,
+                incarnation,
+                reply,
+                response: Err(format!("{host} is unknown").into()),
+                watch: None,
+                given: None,
+            };
+            self.answer(answer, Duration::ZERO);
             return;
         };
         let fate = self.fate(process, Target::Api(cluster));
@@ -103,10 +112,18 @@ impl World {
         }
         let name = self.processes[process.0].name;
         let sent = self.now;
+        let informed = match name {
+            Some(ProcessName::Konnector { of, .. }) => {
+                let heard = self.processes[process.0].heard.get(&of);
+                heard.copied().unwrap_or_default()
+            }
+            Some(ProcessName::Server { .. }) | None => sent,
+        };
         let number = self.number(name.map(|process| Origin {
             process,
             incarnation,
             sent,
+            informed,
             is_disturbed: fate.is_doubled || fate.is_answer_lost || !fate.delay.is_zero(),
         }));
         request.headers_mut().insert(NUMBER, number);
@@ -159,27 +176,19 @@ impl World {
             Duration::ZERO
         };
         self.late(self.now + delay);
-        let answer = Err("connection reset by peer".into());
-        self.answer(process, incarnation, reply, answer, None, delay);
-    }
-
-    fn answer(
-        &mut self,
-        process: ProcessId,
-        incarnation: u32,
-        reply: Reply,
-        response: Result<Response<TransportBody>, BoxError>,
-        watch: Option<u64>,
-        delay: Duration,
-    ) {
-        let at = self.now + self.latency() + delay;
         let answer = Answer {
             process,
             incarnation,
             reply,
-            response,
-            watch,
+            response: Err("connection reset by peer".into()),
+            watch: None,
+            given: None,
         };
+        self.answer(answer, delay);
+    }
+
+    fn answer(&mut self, answer: Answer, delay: Duration) {
+        let at = self.now + self.latency() + delay;
         self.queue.push(at, Event::Answer(Box::new(answer)));
     }
 
@@ -241,7 +250,15 @@ impl World {
         self.after_writes(cluster);
         match reply {
             Some(reply) if !fate.is_answer_lost => {
-                self.answer(process, incarnation, reply, Ok(answer), watch, fate.delay);
+                let answer = Answer {
+                    process,
+                    incarnation,
+                    reply,
+                    response: Ok(answer),
+                    watch,
+                    given: Some((cluster, self.now)),
+                };
+                self.answer(answer, fate.delay);
             }
             reply => {
                 // Nobody reads a watch whose answer is lost.
@@ -268,9 +285,14 @@ impl World {
             reply,
             response,
             watch,
+            given,
         } = answer;
-        let slot = &self.processes[process.0];
+        let slot = &mut self.processes[process.0];
         let is_there = slot.incarnation == incarnation && slot.running.is_some();
+        if let Some((cluster, at)) = given.filter(|_| is_there) {
+            let heard = slot.heard.entry(cluster).or_default();
+            *heard = at.max(*heard);
+        }
         // Sending fails if the client gave up.
         let is_taken = is_there && reply.send(response).is_ok();
         if is_taken {

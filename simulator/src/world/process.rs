@@ -1,6 +1,6 @@
 //! The processes of a world: their start, run, crash, freeze and end.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bindery_simulator_host::{Clocks, Process, Run, set_clocks};
 use futures::future::BoxFuture;
@@ -32,6 +32,8 @@ pub struct Origin {
     pub incarnation: u32,
     /// When the request was sent, since the world began.
     pub sent: Duration,
+    /// When the API server of the process's own cluster gave the last answer that the process had got by then.
+    pub informed: Duration,
     /// Whether the network delays the request, does it twice or loses its answer.
     pub is_disturbed: bool,
 }
@@ -52,6 +54,8 @@ pub(super) struct ProcessSlot {
     /// Until when it stands still, if it does.
     frozen_until: Option<Duration>,
     wake_at: Option<Duration>,
+    /// When each API server gave the last answer that reached it.
+    pub(super) heard: BTreeMap<Cluster, Duration>,
     /// Consecutive ends, for the pause before the next start.
     ends: u32,
     is_removed: bool,
@@ -92,6 +96,7 @@ impl ProcessSlot {
             asleep_since: None,
             frozen_until: None,
             wake_at: None,
+            heard: BTreeMap::new(),
             ends: 0,
             is_removed: false,
         }

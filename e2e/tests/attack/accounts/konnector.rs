@@ -3,14 +3,19 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use bindery_api::names;
 use bindery_e2e::{Consumer, NAMESPACE, bound::Bound, eventually, lease, run};
 use http::StatusCode;
+use kube::Client;
 use serde_json::{Value, json};
 
 use super::{
-    Done, RBAC, STRANGER, Step, binding, delete, everything, get, none_arrives, patch, paths, plant, post, token_secret,
+    Done, RBAC, STRANGER, Step, binding, delete, dry_delete, everything, get, none_arrives, patch, paths, plant, post,
+    token_secret,
 };
 use crate::served::{self, Stock};
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 /// Ways of the konnector's account to more than bindings.
 #[expect(clippy::too_many_lines, reason = "one row for each way")]
@@ -19,7 +24,6 @@ fn konnector_chains() -> Vec<(&'static str, Vec<Step>)> {
     let [system_bindings, system_secrets, system_accounts] = paths("kube-system");
     let me = (NAMESPACE, "konnector");
     let secret = |type_: &str| json!({"metadata": {"name": "loot"}, "type": type_});
-    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let definition = |group: &str, conversion: Value| {
         json!({
             "metadata": {"name": format!("raids.{group}"), "ownerReferences": [{
@@ -113,15 +117,15 @@ fn konnector_chains() -> Vec<(&'static str, Vec<Step>)> {
         ),
         (
             "a definition of Kubernetes",
-            vec![post(definitions, definition("raid.k8s.io", Value::Null))],
+            vec![post(DEFINITIONS, definition("raid.k8s.io", Value::Null))],
         ),
         (
             "a definition with a conversion",
-            vec![post(definitions, definition("raid.example.dev", webhook))],
+            vec![post(DEFINITIONS, definition("raid.example.dev", webhook))],
         ),
         (
             "a definition of somebody",
-            vec![delete(format!("{definitions}/apiservicebindings.kube-bind.io"))],
+            vec![delete(format!("{DEFINITIONS}/apiservicebindings.kube-bind.io"))],
         ),
         (
             "a namespace with labels",
@@ -167,12 +171,34 @@ fn konnector_chains() -> Vec<(&'static str, Vec<Step>)> {
     ]
 }
 
+/// An API server notices a policy some seconds after it was applied. Until then it admits what the policy forbids.
+async fn policies_are_in_force(thief: &Client) -> Result<()> {
+    let [_, secrets, _] = paths(NAMESPACE);
+    let secret = |name: &str| post(format!("{secrets}?dryRun=All"), json!({"metadata": {"name": name}}));
+    // Each is refused by one of them alone.
+    for (policy, probe) in [
+        ("on the account", secret(names::POLICY_PROBE)),
+        ("on claims", secret("synk-policy-probe")),
+        (
+            "on definitions",
+            dry_delete(format!("{DEFINITIONS}/apiservicebindings.kube-bind.io")),
+        ),
+    ] {
+        eventually(format!("the policy {policy}"), Duration::from_mins(1), async || {
+            Ok((probe.run(thief).await? == StatusCode::FORBIDDEN).then_some(()))
+        })
+        .await?;
+    }
+    Ok(())
+}
+
 /// With all rights beside its own, as if each binding named everything: what is refused then, the policies refuse.
 #[test]
 fn a_stolen_token_of_the_konnector_leads_no_further_than_bindings() -> Result<()> {
     run(async {
         let consumer = Consumer::start_with("robbed", &lease::PATIENT).await?;
         let thief = consumer.plane.service_account_client(NAMESPACE, "konnector").await?;
+        policies_are_in_force(&thief).await?;
         none_arrives(&thief, &konnector_chains())
             .await
             .context("with its own rights")?;
@@ -216,6 +242,7 @@ fn a_stolen_token_of_the_konnector_writes_and_reads_nothing_else() -> Result<()>
         let admin = plane.client();
         plant(&admin).await?;
         let thief = plane.service_account_client(NAMESPACE, "konnector").await?;
+        policies_are_in_force(&thief).await?;
         let served = served::discover(&admin).await?;
         let stock = Stock::take(&admin, &served).await?;
         let namespaces = [NAMESPACE, "wild-west", STRANGER, "kube-system"];
@@ -240,7 +267,16 @@ fn is_the_konnectors(done: &Done) -> bool {
         ("kube-bind.io", resource) => !resource.contains('/') || resource.ends_with("/status"),
         ("events.k8s.io", _) => !reads,
         ("", "namespaces") => reads,
-        ("apiextensions.k8s.io", "customresourcedefinitions") => reads || done.name == "cowboys.wildwest.dev",
+        // What is bound, and its own definitions, which it brings up to date.
+        ("apiextensions.k8s.io", "customresourcedefinitions") => {
+            reads
+                || done.name == "cowboys.wildwest.dev"
+                || (done.verb == "patch" && done.name.ends_with(".kube-bind.io"))
+        }
+        // The rights that came with a binding go with it.
+        ("rbac.authorization.k8s.io", "clusterroles" | "clusterrolebindings") => {
+            done.verb == "delete" && done.name == "kube-bind-konnector-cowboys"
+        }
         // In its own namespace, which is for nothing else: the kubeconfigs of bindings, which it renews, and the Lease by which it leads.
         ("", "secrets") | ("coordination.k8s.io", "leases") => is_own,
         _ => false,
