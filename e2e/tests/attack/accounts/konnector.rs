@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use bindery_api::names;
-use bindery_e2e::{Consumer, NAMESPACE, bound::Bound, eventually, lease, run};
+use bindery_e2e::{Consumer, NAMESPACE, bound::Bound, eventually, eventually_ok, lease, run};
 use http::StatusCode;
 use kube::Client;
 use serde_json::{Value, json};
@@ -184,8 +184,12 @@ async fn policies_are_in_force(thief: &Client) -> Result<()> {
             dry_delete(format!("{DEFINITIONS}/apiservicebindings.kube-bind.io")),
         ),
     ] {
-        eventually(format!("the policy {policy}"), Duration::from_mins(1), async || {
-            Ok((probe.run(thief).await? == StatusCode::FORBIDDEN).then_some(()))
+        eventually_ok(format!("the policy {policy}"), Duration::from_mins(1), async || {
+            let status = probe.run(thief).await?;
+            // A policy without a reason answers as if the object were invalid, which each of these is not.
+            let is_refused = [StatusCode::FORBIDDEN, StatusCode::UNPROCESSABLE_ENTITY].contains(&status);
+            ensure!(is_refused, "{status}");
+            Ok(())
         })
         .await?;
     }
