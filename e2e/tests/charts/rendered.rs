@@ -193,7 +193,7 @@ fn policies_and_namespaces_outlive_their_release() -> Result<()> {
         });
         let kept = |object: &Value| object["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep";
         ensure!(
-            lasting.clone().count() == 5 && lasting.all(kept),
+            lasting.clone().count() == 7 && lasting.all(kept),
             "{}: a policy or the namespace goes with the release",
             release.chart
         );
