@@ -76,10 +76,10 @@ fn call(method: &MethodDescriptor) -> Result<Case> {
 /// The client's own method sends what it was given, and returns what came.
 fn typed(method: &MethodDescriptor) -> Result<Case> {
     let (mut request, mut response) = (sample(&method.input())?, sample(&method.output())?);
-    // A list is all pages; how many there are is up to the client.
+    // A list is all pages; how many there are is up to the client. Only a konnector knows the holder of a contract.
     for (message, fields) in [
-        (&mut request, ["pageToken", "pageSize"]),
-        (&mut response, ["nextPageToken", "unchanged"]),
+        (&mut request, &["pageToken", "pageSize", "holder"][..]),
+        (&mut response, &["nextPageToken", "unchanged"]),
     ] {
         if let Some(message) = message.as_object_mut() {
             message.retain(|name, _| !fields.contains(&name.as_str()));
