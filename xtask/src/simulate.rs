@@ -19,7 +19,7 @@ use self::program::Simulator;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  cargo xtask simulate                           1,000 seeds, as `cargo xtask test` runs them
+  cargo xtask simulate                           2,000 seeds, as `cargo xtask test` runs them
   cargo xtask simulate --seeds 50000             as many as `cargo xtask soak` runs
   cargo xtask simulate --seed 17 --trace         one seed, with every step of it
   cargo xtask simulate --seed 17 --shrink        one seed, with the shortest history that still violates the same
@@ -28,7 +28,7 @@ Examples:
   cargo xtask simulate --mutants guard-off       one mutant
   cargo xtask simulate --planners                what the unit tests find of cargo-mutants' changes to the plans")]
 pub(crate) struct Args {
-    /// How many seeds to run, from 1 on: 1,000 if nothing else is said.
+    /// How many seeds to run, from 1 on: 2,000 if nothing else is said.
     #[arg(long, value_name = "N", conflicts_with_all = ["seed", "scenario"])]
     seeds: Option<u64>,
     /// Runs this seed alone.
