@@ -30,7 +30,7 @@ type RenewKubeconfigRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The contract namespace; may be empty if the caller has only one contract.
 	Contract string `protobuf:"bytes,1,opt,name=contract,proto3" json:"contract,omitempty"`
-	// From a konnector: the records of the contract's holder, <instance>/<generation>/<nonce>, that the ClusterBinding may
+	// From a konnector: the records of the contract's holder, `INSTANCE/GENERATION/NONCE`, that the ClusterBinding may
 	// have by what the konnector knows, separated by spaces. A kubeconfig that ended locks renewal only if one of them is
 	// the present one; if none is, nothing is renewed. At most 1024 characters; others leave it empty.
 	Holder        string `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"`

@@ -33,7 +33,7 @@ export type RenewKubeconfigRequest = Message<"kubebind.v1alpha2.RenewKubeconfigR
   contract: string;
 
   /**
-   * From a konnector: the records of the contract's holder, <instance>/<generation>/<nonce>, that the ClusterBinding may
+   * From a konnector: the records of the contract's holder, `INSTANCE/GENERATION/NONCE`, that the ClusterBinding may
    * have by what the konnector knows, separated by spaces. A kubeconfig that ended locks renewal only if one of them is
    * the present one; if none is, nothing is renewed. At most 1024 characters; others leave it empty.
    *

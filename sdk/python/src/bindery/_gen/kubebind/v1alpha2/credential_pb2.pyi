@@ -29,7 +29,7 @@ class RenewKubeconfigRequest(_message.Message):
     contract: _builtins.str
     """The contract namespace; may be empty if the caller has only one contract."""
     holder: _builtins.str
-    """From a konnector: the records of the contract's holder, <instance>/<generation>/<nonce>, that the ClusterBinding may
+    """From a konnector: the records of the contract's holder, `INSTANCE/GENERATION/NONCE`, that the ClusterBinding may
     have by what the konnector knows, separated by spaces. A kubeconfig that ended locks renewal only if one of them is
     the present one; if none is, nothing is renewed. At most 1024 characters; others leave it empty.
     """
