@@ -201,25 +201,40 @@ async fn metrics_tell_what_happened(provider: &Provider, consumer: &Consumer, co
 }
 
 /// Metrics of a server that has served a bind. The unit of a counter, `_total`, is in its samples alone.
-const SERVER_METRICS: [&str; 9] = [
+const SERVER_METRICS: [&str; 23] = [
+    "bindery_contracts",
+    "bindery_credentials",
+    "bindery_exports",
     "bindery_grpc_call_seconds",
     "bindery_grpc_calls",
     "bindery_grpc_streams",
     "bindery_grpc_token_checks",
+    "bindery_kubernetes_bytes",
+    "bindery_kubernetes_connections",
+    "bindery_kubernetes_requests",
+    "bindery_kubernetes_responses",
+    "bindery_leading",
     "bindery_limit_refusals",
     "bindery_policy_in_force",
+    "bindery_queued_keys",
+    "bindery_reconcile_seconds",
+    "bindery_reconcile_wait_seconds",
+    "bindery_reconciles",
     "bindery_released_objects",
     "bindery_renewal_locks",
+    "bindery_requests",
+    "bindery_templates",
     "bindery_tls_expires_in_seconds",
 ];
 /// Metrics of a server that are there once they count something.
 const SERVER_METRICS_AT_TIMES: [&str; 2] = ["bindery_grpc_connection_ends", "bindery_grpc_stream_ends"];
 /// Metrics of a konnector that serves a binding.
-const KONNECTOR_METRICS: [&str; 13] = [
+const KONNECTOR_METRICS: [&str; 14] = [
     "bindery_heartbeats",
     "bindery_kubernetes_bytes",
     "bindery_kubernetes_connections",
     "bindery_kubernetes_requests",
+    "bindery_kubernetes_responses",
     "bindery_leading",
     "bindery_sessions",
     "bindery_sync_objects",

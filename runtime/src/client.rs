@@ -273,7 +273,13 @@ impl ClientLayers<'_> {
                     .map(|clock| MapResponseLayer::new(move |response| clock.notice(response))),
             )
             .option_layer(lease.cloned())
-            .map_response(move |response| within_limit(response, streams))
+            .map_response({
+                let traffic = traffic.clone();
+                move |response: Response<B>| {
+                    traffic.response(response.status());
+                    within_limit(response, streams)
+                }
+            })
             .map_request(move |request: Request<Body>| {
                 traffic.request(request.method());
                 request

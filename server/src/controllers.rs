@@ -17,10 +17,17 @@ use k8s_openapi::api::{
 };
 use kube::Resource;
 use serde::de::DeserializeOwned;
-use tokio::task::{JoinError, JoinSet};
+use tokio::{
+    task::{JoinError, JoinSet},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 
-use self::pending_requests::PendingRequests;
+pub use self::metrics::ControllerMetrics;
+use self::{
+    metrics::{ControllerMeter, ReconcileResult},
+    pending_requests::PendingRequests,
+};
 use crate::{
     credentials::Issuer,
     policy::PolicyMonitor,
@@ -35,6 +42,7 @@ mod contract;
 mod export;
 mod export_request;
 mod grants;
+mod metrics;
 mod pending_requests;
 pub mod request;
 mod retention;
@@ -71,7 +79,7 @@ struct ControllerCaches {
 /// A controller: works on the keys of one queue. Where a tenant can have many keys, the queue is fair between tenants.
 trait Reconcile: Send + Sync + 'static {
     type Key: Eq + Hash + Clone + Debug + Send + Sync + 'static;
-    /// The controller's name in logs.
+    /// The controller's name in logs and metrics.
     const NAME: &'static str;
     /// How many workers the controller has. Each works on one key at a time.
     const WORKERS: usize = 4;
@@ -99,6 +107,7 @@ fn contract_of(key: &ObjectKey) -> Arc<str> {
 
 /// The tasks and cache subscriptions of all controllers.
 struct Running {
+    metrics: ControllerMetrics,
     tasks: JoinSet<()>,
     subscriptions: Vec<Subscription>,
     stop: CancellationToken,
@@ -120,6 +129,7 @@ pub async fn run(state: State, stop: CancellationToken) -> Result<(), JoinError>
         pending_requests: PendingRequests::default(),
     };
     let mut running = Running {
+        metrics: context.state.metrics.controllers.clone(),
         tasks: JoinSet::new(),
         subscriptions: Vec::new(),
         stop,
@@ -147,10 +157,14 @@ async fn finished(mut tasks: JoinSet<()>) -> Result<(), JoinError> {
     Ok(())
 }
 
-async fn work<R: Reconcile>(reconciler: Arc<R>, queue: Queue<R::Key>) {
+async fn work<R: Reconcile>(reconciler: Arc<R>, queue: Queue<R::Key>, meter: ControllerMeter) {
     while let Some(work) = queue.next().await {
         let key = work.key();
-        match reconciler.reconcile(key).await {
+        meter.waited(work.waited());
+        let start = Instant::now();
+        let reconciled = reconciler.reconcile(key).await;
+        meter.worked(result(&reconciled), start.elapsed());
+        match reconciled {
             Ok(Next::Change) => drop(work),
             Ok(Next::After(delay)) => work.again_after(delay),
             Ok(Next::Seldom(backoff)) => work.retry(backoff),
@@ -164,6 +178,15 @@ async fn work<R: Reconcile>(reconciler: Arc<R>, queue: Queue<R::Key>) {
                 work.retry(Backoff::OBJECT);
             }
         }
+    }
+}
+
+fn result(reconciled: &Result<Next, WriteError>) -> ReconcileResult {
+    match reconciled {
+        Ok(Next::Change) => ReconcileResult::Done,
+        Ok(Next::After(_) | Next::Seldom(_)) => ReconcileResult::Later,
+        Err(error) if error.is_stale() => ReconcileResult::Stale,
+        Err(_) => ReconcileResult::Failed,
     }
 }
 
@@ -216,8 +239,10 @@ impl Running {
     /// Starts the workers of a controller on its queue.
     fn work<R: Reconcile>(&mut self, reconciler: R, queue: &Queue<R::Key>) {
         let reconciler = Arc::new(reconciler);
+        let meter = self.metrics.meter(R::NAME, queue);
         for _ in 0..R::WORKERS {
-            self.tasks.spawn(work(Arc::clone(&reconciler), queue.clone()));
+            self.tasks
+                .spawn(work(Arc::clone(&reconciler), queue.clone(), meter.clone()));
         }
         let (queue, stop) = (queue.clone(), self.stop.clone());
         self.tasks.spawn(async move {

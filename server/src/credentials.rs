@@ -31,7 +31,9 @@ use secrecy::SecretString;
 use serde_json::json;
 
 use crate::{
-    contract, rbac,
+    contract,
+    metrics::AskedBy,
+    rbac,
     state::State,
     writes::{Write, WriteError},
 };
@@ -177,6 +179,24 @@ pub enum IssueError {
     },
 }
 
+// === impl IssueError ===
+
+impl IssueError {
+    /// Whether who asked may not have a credential at present; otherwise something failed that should work.
+    pub(crate) const fn is_refusal(&self) -> bool {
+        match self {
+            Self::ContractNotFound { .. }
+            | Self::Revoked { .. }
+            | Self::Overtaken { .. }
+            | Self::Locked { .. }
+            | Self::Ended { .. }
+            | Self::OtherHolder { .. }
+            | Self::TooOld { .. } => true,
+            Self::TokenUnreadable | Self::Kubeconfig { .. } | Self::Write { .. } => false,
+        }
+    }
+}
+
 // === impl Issuer ===
 
 impl Issuer {
@@ -187,13 +207,17 @@ impl Issuer {
 
     /// Mints a credential for an owner. The caller of this function has authorised the call.
     pub async fn mint(&self, contract: &str) -> Result<Minted, IssueError> {
-        self.issue(contract, None).await
+        let issued = self.issue(contract, None).await;
+        self.state.metrics.credential(AskedBy::Owner, &issued);
+        issued
     }
 
     /// Mints a credential for a konnector, whose token is verified. Locks renewal if the token ended and the konnector holds the
     /// contract.
     pub async fn renew(&self, contract: &str, renewal: &Renewal) -> Result<Minted, IssueError> {
-        self.issue(contract, Some(renewal)).await
+        let issued = self.issue(contract, Some(renewal)).await;
+        self.state.metrics.credential(AskedBy::Konnector, &issued);
+        issued
     }
 
     async fn issue(&self, contract: &str, renewal: Option<&Renewal>) -> Result<Minted, IssueError> {
@@ -350,7 +374,7 @@ impl Issuer {
         let since = lock.time;
         let write = Write::annotate("renewal is locked", binding, &record.locked(lock).annotation());
         write.apply(&self.state.clients.write).await.map_err(failed(contract))?;
-        self.state.renewal_locks.inc();
+        self.state.metrics.renewal_locks.inc();
         let message = format!("{REUSED}; no credential of the contract is renewed until an owner binds again");
         self.state.recorder.warn(&binding.object_ref(&()), LOCKED, message);
         tracing::warn!(

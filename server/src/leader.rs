@@ -12,7 +12,8 @@ pub async fn lead(state: State, candidate: Candidate, stop: CancellationToken) -
     let Some(mut leadership) = candidate.elected(&stop).await else {
         return Ok(());
     };
-    let network = state.network.clone();
+    let (network, metrics) = (state.network.clone(), state.metrics.clone());
+    metrics.leads(true);
     // After a pause of the process, tasks that it had begun may run before it learns that another replica leads.
     network.require_lease(leadership.renewals());
     let mut work = tokio::spawn(controllers::run(state, stop.clone()));
@@ -25,6 +26,7 @@ pub async fn lead(state: State, candidate: Candidate, stop: CancellationToken) -
     }
     // Calls that are under way go on, and need no Lease.
     network.require_no_lease();
+    metrics.leads(false);
     leadership.release().await;
     Ok(())
 }

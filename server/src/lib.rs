@@ -16,6 +16,7 @@ pub mod front;
 pub mod leader;
 pub mod leftovers;
 pub mod limits;
+pub mod metrics;
 pub mod oidc;
 pub mod own_issuer;
 pub mod owner;

@@ -4,7 +4,7 @@ use anyhow::{Context as _, bail};
 use bindery_api::names::SERVER;
 use bindery_runtime::{
     admin::{self, Readiness},
-    client::{self, Clients, ClusterTraffic, Network},
+    client::{self, Clients, Network, TrafficMetrics},
     descriptors,
     lease::Candidate,
     shutdown, telemetry,
@@ -15,6 +15,7 @@ use bindery_server::{
     cluster_info,
     front::{self, Listener, Metrics},
     leader,
+    metrics::Inventory,
     settings::Settings,
     state::State,
 };
@@ -48,7 +49,9 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<()> {
     let stop = shutdown::on_signal()?;
     let config = client::config(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
     let network = Network::default();
-    let clients = network.clients(&config, None, IDLE_CONNECTIONS, &ClusterTraffic::default())?;
+    let mut registry = telemetry::registry();
+    let traffic = TrafficMetrics::register(&mut registry).of_cluster("provider");
+    let clients = network.clients(&config, None, IDLE_CONNECTIONS, &traffic)?;
     let preparing = stop.run_until_cancelled(Box::pin(async {
         let settings = settings(args, &config, &clients).await?;
         let tls = tls::start(args, &settings, &clients).await?;
@@ -59,7 +62,6 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<()> {
         return Ok(());
     };
     let (settings, tls, issuers) = prepared?;
-    let mut registry = telemetry::registry();
     let metrics = Metrics::new(&mut registry);
     let limits = settings.connections;
     let listener = Listener::bind(args.listen_address, tls.port.clone(), limits, metrics.clone()).await?;
@@ -76,18 +78,10 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<()> {
 
     tls.register(&mut registry);
     issuers.register(&mut registry);
-    registry.register(
-        "released_objects",
-        "Objects of consumers that this server released to the provider when their export ended",
-        state.released.clone(),
-    );
+    state.metrics.register(&mut registry);
     state.refusals.register(&mut registry);
     state.policies.register(&mut registry);
-    registry.register(
-        "renewal_locks",
-        "Locks of the renewal of a contract's credentials, since a token was used again after a newer one",
-        state.renewal_locks.clone(),
-    );
+    Inventory::register(state.caches.clone(), &mut registry);
     let end = CancellationToken::new();
     // Until the last call has ended, also after the server was told to stop.
     let tls = tls.follow(&end);

@@ -28,13 +28,13 @@ use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{Api, Config, api::PostParams};
-use prometheus_client::metrics::counter::Counter;
 use tokio::sync::watch;
 
 use crate::{
     audit::AuditLog,
     contract,
     limits::{Counts, Refusals},
+    metrics::ServerMetrics,
     policy::{PolicyMonitor, Prober, requests::AuthorVerifier},
     rights::Rights,
     settings::Settings,
@@ -72,14 +72,12 @@ pub struct State {
     pub recorder: Recorder,
     /// The audit log, of calls and of requests made as resources.
     pub audit: AuditLog,
-    /// How many objects this process has released to the provider.
-    pub released: Counter,
     /// What contracts and principals have, for their limits.
     pub counts: Counts,
     /// Refusals by limits.
     pub refusals: Refusals,
-    /// How many times this process has locked the renewal of a contract's credentials.
-    pub renewal_locks: Counter,
+    /// What this replica counts.
+    pub metrics: ServerMetrics,
 }
 
 /// Caches of the provider's objects.
@@ -159,11 +157,10 @@ impl State {
         Ok(Self {
             recorder: Recorder::start(clients.write.clone(), reporter),
             audit,
-            released: Counter::default(),
             counts: Counts::start(&caches, &settings.namespace),
             refusals: Refusals::default(),
             caches,
-            renewal_locks: Counter::default(),
+            metrics: ServerMetrics::default(),
             rights: Rights::new(clients.write.clone()),
             prober: Prober::new(config, network.clone(), clients.write.clone()),
             policies: PolicyMonitor::default(),

@@ -1,4 +1,4 @@
-//! Metrics of the traffic with API servers: requests, bytes, and open connections.
+//! Metrics of the traffic with API servers: requests, answers, bytes, and open connections.
 
 use std::{
     io::{self, IoSlice},
@@ -8,7 +8,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use http::Method;
+use http::{Method, StatusCode};
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -19,10 +19,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::telemetry::Registry;
 
-/// The metrics `kubernetes_requests`, `kubernetes_bytes` and `kubernetes_connections` of all clusters.
+/// The metrics `kubernetes_requests`, `kubernetes_responses`, `kubernetes_bytes` and `kubernetes_connections` of all clusters.
 #[derive(Debug, Default)]
 pub struct TrafficMetrics {
     requests: Family<RequestLabels, Counter>,
+    responses: Family<ResponseLabels, Counter>,
     bytes: Family<ByteLabels, Counter>,
     connections: Family<ConnectionLabels, Gauge>,
 }
@@ -42,6 +43,8 @@ struct PoolsTraffic {
 #[derive(Clone, Debug)]
 pub(super) struct PoolTraffic {
     requests: [Counter; METHOD_LABELS.len()],
+    /// Of all pools of the cluster.
+    responses: Arc<[Counter; CODE_LABELS.len()]>,
     connections: Gauge,
     /// Bytes of all pools of the cluster.
     sent: Counter,
@@ -76,6 +79,12 @@ struct RequestLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResponseLabels {
+    cluster: &'static str,
+    code: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByteLabels {
     cluster: &'static str,
     direction: &'static str,
@@ -89,6 +98,10 @@ struct ConnectionLabels {
 
 /// Values of the label `method`; all other methods count as the last.
 const METHOD_LABELS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "other"];
+/// Values of the label `code`; all other status codes count as the last.
+const CODE_LABELS: [&str; 16] = [
+    "200", "201", "202", "400", "401", "403", "404", "405", "409", "410", "422", "429", "500", "503", "504", "other",
+];
 
 // === impl TrafficMetrics ===
 
@@ -100,6 +113,11 @@ impl TrafficMetrics {
             "kubernetes_requests",
             "Requests sent to API servers, by cluster, pool of connections and method",
             traffic.requests.clone(),
+        );
+        registry.register(
+            "kubernetes_responses",
+            "Answers of API servers, by cluster and status code",
+            traffic.responses.clone(),
         );
         registry.register(
             "kubernetes_bytes",
@@ -118,11 +136,14 @@ impl TrafficMetrics {
     pub fn of_cluster(&self, cluster: &'static str) -> ClusterTraffic {
         let bytes = |direction| self.bytes.get_or_create_owned(&ByteLabels { cluster, direction });
         let (sent, received) = (bytes("sent"), bytes("received"));
+        let responses =
+            Arc::new(CODE_LABELS.map(|code| self.responses.get_or_create_owned(&ResponseLabels { cluster, code })));
         let pool = |pool| PoolTraffic {
             requests: METHOD_LABELS.map(|method| {
                 self.requests
                     .get_or_create_owned(&RequestLabels { cluster, pool, method })
             }),
+            responses: Arc::clone(&responses),
             connections: self
                 .connections
                 .get_or_create_owned(&ConnectionLabels { cluster, pool }),
@@ -178,6 +199,13 @@ impl PoolTraffic {
     pub(super) fn request(&self, method: &Method) {
         let known = METHOD_LABELS.iter().position(|known| *known == method.as_str());
         if let Some(counter) = self.requests.get(known.unwrap_or(METHOD_LABELS.len() - 1)) {
+            counter.inc();
+        }
+    }
+
+    pub(super) fn response(&self, status: StatusCode) {
+        let known = CODE_LABELS.iter().position(|known| *known == status.as_str());
+        if let Some(counter) = self.responses.get(known.unwrap_or(CODE_LABELS.len() - 1)) {
             counter.inc();
         }
     }
@@ -322,6 +350,8 @@ mod tests {
         for line in [
             r#"bindery_kubernetes_requests_total{cluster="consumer",pool="write",method="GET"} 1"#,
             r#"bindery_kubernetes_requests_total{cluster="consumer",pool="watch",method="GET"} 0"#,
+            r#"bindery_kubernetes_responses_total{cluster="consumer",code="200"} 1"#,
+            r#"bindery_kubernetes_responses_total{cluster="consumer",code="409"} 0"#,
             r#"bindery_kubernetes_connections{cluster="consumer",pool="write"} 0"#,
             &format!(r#"bindery_kubernetes_bytes_total{{cluster="consumer",direction="sent"}} {received}"#),
         ] {

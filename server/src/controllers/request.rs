@@ -84,7 +84,7 @@ impl Reconcile for Requests {
 
 impl Reconcile for Resources {
     type Key = ObjectKey;
-    const NAME: &'static str = "request made as a resource";
+    const NAME: &'static str = "resource-request";
     const WORKERS: usize = 2;
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Next, WriteError> {

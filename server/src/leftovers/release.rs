@@ -43,7 +43,7 @@ pub async fn release(state: &State, contract: &str, leftovers: &Leftovers, at: T
         .buffer_unordered(CONCURRENT)
         .map_ok(|is_released| {
             if is_released {
-                state.released.inc();
+                state.metrics.released.inc();
             }
         })
         .try_collect::<()>()
