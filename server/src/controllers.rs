@@ -162,9 +162,9 @@ async fn work<R: Reconcile>(reconciler: Arc<R>, queue: Queue<R::Key>, meter: Con
         let key = work.key();
         meter.waited(work.waited());
         let start = Instant::now();
-        let reconciled = reconciler.reconcile(key).await;
-        meter.worked(result(&reconciled), start.elapsed());
-        match reconciled {
+        let outcome = reconciler.reconcile(key).await;
+        meter.worked(result(&outcome), start.elapsed());
+        match outcome {
             Ok(Next::Change) => drop(work),
             Ok(Next::After(delay)) => work.again_after(delay),
             Ok(Next::Seldom(backoff)) => work.retry(backoff),
@@ -181,8 +181,8 @@ async fn work<R: Reconcile>(reconciler: Arc<R>, queue: Queue<R::Key>, meter: Con
     }
 }
 
-fn result(reconciled: &Result<Next, WriteError>) -> ReconcileResult {
-    match reconciled {
+fn result(outcome: &Result<Next, WriteError>) -> ReconcileResult {
+    match outcome {
         Ok(Next::Change) => ReconcileResult::Done,
         Ok(Next::After(_) | Next::Seldom(_)) => ReconcileResult::Later,
         Err(error) if error.is_stale() => ReconcileResult::Stale,

@@ -1,5 +1,7 @@
 //! Runs the controllers on the replica that holds the Lease.
 
+use std::sync::Arc;
+
 use anyhow::{Context as _, bail};
 use bindery_runtime::lease::Candidate;
 use tokio_util::sync::CancellationToken;
@@ -12,7 +14,7 @@ pub async fn lead(state: State, candidate: Candidate, stop: CancellationToken) -
     let Some(mut leadership) = candidate.elected(&stop).await else {
         return Ok(());
     };
-    let (network, metrics) = (state.network.clone(), state.metrics.clone());
+    let (network, metrics) = (state.network.clone(), Arc::clone(&state.metrics));
     metrics.leads(true);
     // After a pause of the process, tasks that it had begun may run before it learns that another replica leads.
     network.require_lease(leadership.renewals());

@@ -12,8 +12,8 @@ use crate::{controllers::ControllerMetrics, credentials::IssueError};
 
 pub use inventory::Inventory;
 
-/// Counters and gauges of a replica. Clones share their values.
-#[derive(Clone, Debug, Default)]
+/// Counters and gauges of a replica.
+#[derive(Debug, Default)]
 pub struct ServerMetrics {
     /// What the controllers do.
     pub controllers: ControllerMetrics,

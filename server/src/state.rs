@@ -77,7 +77,7 @@ pub struct State {
     /// Refusals by limits.
     pub refusals: Refusals,
     /// What this replica counts.
-    pub metrics: ServerMetrics,
+    pub metrics: Arc<ServerMetrics>,
 }
 
 /// Caches of the provider's objects.
@@ -160,7 +160,7 @@ impl State {
             counts: Counts::start(&caches, &settings.namespace),
             refusals: Refusals::default(),
             caches,
-            metrics: ServerMetrics::default(),
+            metrics: Arc::default(),
             rights: Rights::new(clients.write.clone()),
             prober: Prober::new(config, network.clone(), clients.write.clone()),
             policies: PolicyMonitor::default(),

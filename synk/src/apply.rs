@@ -7,6 +7,7 @@
 mod establish;
 mod observe;
 mod once;
+mod proof;
 mod prune;
 mod replace;
 mod rounds;
@@ -20,6 +21,8 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use once::Made;
+
+pub use proof::Proof;
 
 pub(crate) use establish::served;
 pub(crate) use observe::{Seen, cluster, is_current, read_and_plan};
@@ -46,6 +49,8 @@ pub struct Options {
     pub concurrency: usize,
     /// Number of versions whose manifests are kept for a rollback; 0 keeps none.
     pub history: usize,
+    /// Proves that admission policies which the apply changes are in force, before it goes on with what they limit.
+    pub proof: Option<Proof>,
     /// Stops the apply: no more request is sent, the Lease is released, and the next apply finishes the work.
     pub stop: CancellationToken,
 }
@@ -68,6 +73,7 @@ impl Default for Options {
             pause: Duration::from_secs(5),
             concurrency: 16,
             history: 3,
+            proof: None,
             stop: CancellationToken::new(),
         }
     }

@@ -41,6 +41,11 @@ pub enum Failure {
         "another has changed set {0} since this apply began, so it was given up: apply the set again if it is to win"
     )]
     Overtaken(SetName),
+    /// The admission policies of the set do not refuse what they forbid.
+    #[error(
+        "the admission policies of the set are not in force, and nothing that they limit was applied: {0}: apply the set again"
+    )]
+    Unproved(String),
     /// It was told to stop.
     #[error("stopped: what was begun on set {0} is finished by the next apply")]
     Stopped(SetName),
@@ -148,6 +153,7 @@ impl Failure {
             Self::Held { .. } => "Held",
             Self::Lost(_) => "LeaseLost",
             Self::Overtaken(_) => "Overtaken",
+            Self::Unproved(_) => "PolicyNotInForce",
             Self::Stopped(_) => "Interrupted",
             Self::NotInstalled => "NotInstalled",
             Self::Install(_) => "NotInstallable",

@@ -33,7 +33,7 @@ pub mod versions;
 pub mod wait;
 pub mod wire;
 
-pub use apply::Options;
+pub use apply::{Options, Proof};
 pub use errors::Failure;
 pub use input::Manifest;
 pub use object::{Gvk, Identity, ObjectRef};

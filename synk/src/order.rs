@@ -5,7 +5,7 @@ use crate::object::{Gvk, ObjectRef};
 /// Phase of CRDs, before everything, because other objects may be of the kinds that they define.
 const DEFINITIONS: u16 = 0;
 /// Phase of admission policies and their bindings, before rights and programs that they limit.
-const POLICIES: u16 = 4;
+pub(crate) const POLICIES: u16 = 4;
 /// Phase of all objects that no other object is known to depend on.
 const REST: u16 = 999;
 

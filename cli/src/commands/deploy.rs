@@ -4,6 +4,7 @@ mod answer;
 pub(in crate::commands) mod bind;
 mod dry_run;
 mod install;
+mod proof;
 
 use std::{collections::BTreeSet, io::Write, time::Duration};
 

@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(export_state(&export), expect);
     }
 
-    fn export(metadata: serde_json::Value, ready: Option<&str>) -> serde_json::Value {
+    fn export(metadata: &serde_json::Value, ready: Option<&str>) -> serde_json::Value {
         let conditions: Vec<_> = ready
             .map(|status| {
                 json!({"type": "Ready", "status": status, "reason": "", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"})
@@ -173,11 +173,11 @@ mod tests {
 
     #[test]
     fn an_export_is_ready_by_its_condition_until_it_ends() {
-        check(export(json!({"name": "a"}), None), "not_ready");
-        check(export(json!({"name": "a"}), Some("False")), "not_ready");
-        check(export(json!({"name": "a"}), Some("True")), "ready");
+        check(export(&json!({"name": "a"}), None), "not_ready");
+        check(export(&json!({"name": "a"}), Some("False")), "not_ready");
+        check(export(&json!({"name": "a"}), Some("True")), "ready");
         let ending = json!({"name": "a", "deletionTimestamp": "2026-01-01T00:00:00Z"});
-        check(export(ending, Some("True")), "terminating");
+        check(export(&ending, Some("True")), "terminating");
     }
 
     #[test]

@@ -111,7 +111,7 @@ async fn under(
     let mut work = made.begin(job, &seen, &plan, number).await?;
     work.lock(held);
     work.definitions().await?;
-    work.objects().await;
+    work.objects().await?;
     work.end().await
 }
 
@@ -140,7 +140,7 @@ async fn from_nothing(
     };
     work.lock(&held);
     let rest = async {
-        work.objects().await;
+        work.objects().await?;
         work.end().await
     };
     let outcome = held.guard(job.unless_stopped(Box::pin(rest))).await;

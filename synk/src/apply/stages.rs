@@ -1,7 +1,7 @@
 //! Applies the objects of a version in stages: CRDs, Namespaces, all others, and then what ends the version.
 
 use super::{establish, prune, rounds, work::Work};
-use crate::{errors::Failure, order, report::Report};
+use crate::{errors::Failure, order, plan::Decision, report::Report};
 
 /// Phase of Namespaces.
 const NAMESPACES: u16 = 1;
@@ -23,14 +23,19 @@ impl Work<'_> {
         rounds::run(self, namespaces).await;
     }
 
-    /// Applies all remaining objects.
-    pub(crate) async fn objects(&mut self) {
-        let left = self.steps(|phase| phase >= NAMESPACES);
-        let left = left
-            .into_iter()
-            .filter(|index| self.outcomes[*index].is_none())
-            .collect();
+    /// Applies all remaining objects. If admission policies among them change, these are proved to be in force before what comes after
+    /// them.
+    pub(crate) async fn objects(&mut self) -> Result<(), Failure> {
+        let changes = |index: &usize| self.plan.steps[*index].decision != Decision::Unchanged;
+        let is_due = self.steps(|phase| phase == order::POLICIES).iter().any(changes);
+        if let Some(proof) = self.job.options.proof.as_ref().filter(|_| is_due) {
+            let first = self.left(|phase| phase <= order::POLICIES);
+            rounds::run(self, first).await;
+            proof.prove().await.map_err(Failure::Unproved)?;
+        }
+        let left = self.left(|_| true);
         rounds::run(self, left).await;
+        Ok(())
     }
 
     /// Finishes the version: if all objects are applied, deletes what left the set, writes the status, and deletes
@@ -60,6 +65,13 @@ impl Work<'_> {
             source: Box::new(failure),
         })?;
         Ok(report)
+    }
+
+    /// The steps after the CRDs that were not tried yet.
+    fn left(&self, of: impl Fn(u16) -> bool) -> Vec<usize> {
+        let mut left = self.steps(|phase| phase >= NAMESPACES && of(phase));
+        left.retain(|index| self.outcomes[*index].is_none());
+        left
     }
 
     fn steps(&self, of: impl Fn(u16) -> bool) -> Vec<usize> {

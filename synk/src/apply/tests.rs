@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Failure, Synk,
-    apply::Options,
+    apply::{Options, Proof},
     input::{self, Manifest},
     report::{Event, Report},
     target::Target,
@@ -326,4 +326,34 @@ async fn work_on_a_set_may_move_between_threads() {
     check(&synk.plan(&target, &[], &options));
     check(&synk.delete(&target.set, &crate::delete::Deletion::default(), &|_| {}));
     check(&synk.status(&target));
+}
+
+#[tokio::test(start_paused = true)]
+async fn policies_are_proved_before_what_they_limit_is_applied() {
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "limits"},
+    });
+    let objects = [config_map("a", "1"), policy];
+    let memory = Memory::default();
+    let synk = Synk::new(memory.clients());
+    let prove = |proved: Result<(), String>| Options {
+        proof: Some(Proof::new(move || std::future::ready(proved.clone()))),
+        ..options()
+    };
+    let apply = async |proved| {
+        synk.apply(&target(), &manifests(&objects), &prove(proved), &|_| {})
+            .await
+    };
+    let outcome = apply(Err("what it forbids was admitted".to_owned())).await;
+    assert!(matches!(outcome, Err(Failure::Unproved(_))), "{outcome:?}");
+    let policy = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/limits";
+    assert!(
+        memory.get(policy).is_some() && memory.get(&path("a")).is_none(),
+        "{:?}",
+        memory.paths()
+    );
+    apply(Ok(())).await.unwrap();
+    assert!(memory.get(&path("a")).is_some());
+    // Where no policy changes, nothing has to be proved.
+    apply(Err("not asked".to_owned())).await.unwrap();
 }

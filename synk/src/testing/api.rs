@@ -6,11 +6,18 @@ use serde_json::{Map, Value, json};
 use super::{Answer, State, refusal};
 
 /// The served kinds: group, version, plural, kind, and whether objects have namespaces.
-const SERVED: [(&str, &str, &str, &str, bool); 5] = [
+const SERVED: [(&str, &str, &str, &str, bool); 6] = [
     ("", "v1", "configmaps", "ConfigMap", true),
     ("", "v1", "secrets", "Secret", true),
     ("", "v1", "namespaces", "Namespace", false),
     ("coordination.k8s.io", "v1", "leases", "Lease", true),
+    (
+        "admissionregistration.k8s.io",
+        "v1",
+        "validatingadmissionpolicies",
+        "ValidatingAdmissionPolicy",
+        false,
+    ),
     (
         "apps.cloudrobotics.com",
         "v1alpha1",

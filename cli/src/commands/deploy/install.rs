@@ -9,6 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::proof;
 use crate::{
     consumer::Consumer,
     errors::{Exit, Failure},
@@ -50,6 +51,7 @@ pub(super) async fn install<W: Write>(
     let stop = shutdown::on_signal()?;
     let options = Options {
         stop: stop.clone(),
+        proof: Some(proof::of_policies(consumer.client())),
         ..konnector::options()
     };
     let applied = synk.apply(&target, &manifests, &options, &listener).await;

@@ -1,0 +1,140 @@
+//! Proves that the policy on the konnector's account is in force, before the account gets any right.
+
+use std::time::Duration;
+
+use bindery_api::names;
+use bindery_runtime::errors;
+use bindery_synk::Proof;
+use http::{Request, header::CONTENT_TYPE};
+use kube::Client;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+/// The policy that is tried. The other policies on the konnector are applied with it.
+const POLICY: &str = "kube-bind-konnector-account";
+/// How long an API server may take to notice the policy.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// Pause between two attempts.
+const PAUSE: Duration = Duration::from_millis(500);
+/// The dry run of what the policy forbids.
+const PROBE: &str = "/api/v1/namespaces/default/secrets?dryRun=All";
+
+/// The proof on the cluster of this client. Who may not act as the konnector's account cannot try the policy, and goes on without.
+pub(super) fn of_policies(client: Client) -> Proof {
+    Proof::new(move || prove(client.clone()))
+}
+
+async fn prove(client: Client) -> Result<(), String> {
+    let start = Instant::now();
+    loop {
+        let why = match probe(&client).await {
+            Ok(_) => "what it forbids was admitted".to_owned(),
+            Err(error) if is_denied(&error) || may_not_try(&error) => return Ok(()),
+            Err(error) => errors::explain(&error),
+        };
+        if start.elapsed() >= PATIENCE {
+            return Err(format!("ValidatingAdmissionPolicy {POLICY}: {why}"));
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+/// Asks as the account, with rights that it will never have: so nothing but the policy refuses.
+async fn probe(client: &Client) -> kube::Result<Value> {
+    let account = format!(
+        "system:serviceaccount:{}:{}",
+        names::KUBE_BIND_NAMESPACE,
+        names::KONNECTOR
+    );
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": names::POLICY_PROBE}});
+    let request = Request::post(PROBE)
+        .header(CONTENT_TYPE, "application/json")
+        .header("impersonate-user", account)
+        .header("impersonate-group", "system:masters")
+        .body(secret.to_string().into_bytes())
+        .map_err(kube::Error::HttpError)?;
+    client.request(request).await
+}
+
+fn is_denied(error: &kube::Error) -> bool {
+    let denial = errors::policy_denial(POLICY);
+    errors::policy_denials(error).any(|said| said.starts_with(&denial))
+}
+
+fn may_not_try(error: &kube::Error) -> bool {
+    errors::is_forbidden(error) && errors::explain(error).contains("impersonate")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        convert::Infallible,
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
+    };
+
+    use http::Response;
+    use kube::client::Body;
+
+    use super::*;
+
+    const DENIAL: &str = "ValidatingAdmissionPolicy 'kube-bind-konnector-account' with binding 'kube-bind-konnector-account' denied request: policy.probe";
+
+    /// An API server that admits so many attempts, and then answers so.
+    fn server(admits: usize, then: Value) -> (Client, Arc<AtomicUsize>) {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            assert_eq!(request.headers()["impersonate-group"], "system:masters");
+            let answer = if count.fetch_add(1, Ordering::Relaxed) < admits {
+                Response::new(Body::from(b"{}".to_vec()))
+            } else {
+                let mut answer = Response::new(Body::from(then.to_string().into_bytes()));
+                *answer.status_mut() = http::StatusCode::FORBIDDEN;
+                answer
+            };
+            std::future::ready(Ok::<_, Infallible>(answer))
+        });
+        (Client::new(service, "default"), asked)
+    }
+
+    fn forbidden(message: &str, causes: &[&str]) -> Value {
+        let causes: Vec<_> = causes.iter().map(|cause| json!({"message": cause})).collect();
+        json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 403, "reason": "Forbidden",
+            "message": message, "details": {"causes": causes},
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_policy_is_waited_for_and_not_for_ever() {
+        let (client, asked) = server(3, forbidden("denied", &[DENIAL]));
+        assert_eq!(prove(client).await, Ok(()));
+        assert_eq!(asked.load(Ordering::Relaxed), 4);
+
+        let (client, _) = server(usize::MAX, Value::Null);
+        let failed = prove(client).await.unwrap_err();
+        assert!(failed.contains(POLICY) && failed.contains("admitted"), "{failed}");
+
+        let (client, _) = server(
+            0,
+            forbidden("another policy", &[&DENIAL.replace("konnector-account", "other")]),
+        );
+        assert!(prove(client).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_may_not_impersonate_goes_on() {
+        let (client, asked) = server(
+            0,
+            forbidden(
+                "users \"…\" is forbidden: User \"jane\" cannot impersonate resource",
+                &[],
+            ),
+        );
+        assert_eq!(prove(client).await, Ok(()));
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+    }
+}
