@@ -10,7 +10,7 @@ mod plan;
 mod state;
 mod worker;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use bindery_api::{
     labels,
@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::model::BoundResource;
-use state::DrainState;
+use state::{Collection, DrainState};
 use worker::{Drained, Ending, Shared};
 
 /// Which objects a drain ends, and how.
@@ -76,9 +76,12 @@ impl Drain {
             scope: Scope::Cluster,
             status_subresource: false,
         };
-        let resource = GroupResource::new(crd.spec.group.as_str(), names.plural.as_str());
+        let collection = Collection {
+            resource: GroupResource::new(crd.spec.group.as_str(), names.plural.as_str()),
+            namespace: None,
+        };
         let drained = Drained {
-            resource,
+            collection,
             served: Some(served),
             selector: None,
         };
@@ -87,12 +90,28 @@ impl Drain {
         Some(Self::start(consumer, mode, ending, vec![drained]))
     }
 
-    /// Starts to delete the copies of these resources that the contract of this UID brought.
-    pub fn of_copies(consumer: &Clients, contract_uid: &str, resources: Vec<GroupResource>) -> Self {
+    /// Starts to delete the copies of these resources that the contract of this UID brought, in these namespaces or, with `None`, in all.
+    pub fn of_copies(
+        consumer: &Clients,
+        contract_uid: &str,
+        resources: Vec<GroupResource>,
+        namespaces: Option<&BTreeSet<String>>,
+    ) -> Self {
         let (owner, contract) = (labels::OWNER, labels::CONTRACT_UID);
         let selector = format!("{owner}={},{contract}={contract_uid}", Owner::Provider);
-        let drained = resources.into_iter().map(|resource| Drained {
-            resource,
+        let namespaces: Vec<_> = match namespaces {
+            None => vec![None],
+            Some(namespaces) => namespaces.iter().cloned().map(Some).collect(),
+        };
+        let collections = resources.into_iter().flat_map(|resource| {
+            let of = move |namespace: &Option<String>| Collection {
+                resource: resource.clone(),
+                namespace: namespace.clone(),
+            };
+            namespaces.iter().map(of).collect::<Vec<_>>()
+        });
+        let drained = collections.map(|collection| Drained {
+            collection,
             served: None,
             selector: Some(selector.clone()),
         });
@@ -100,8 +119,8 @@ impl Drain {
     }
 
     fn start(consumer: &Clients, mode: DrainMode, ending: Option<Ending>, drained: Vec<Drained>) -> Self {
-        let resources = drained.iter().map(|drained| drained.resource.clone());
-        let state = DrainState::new(mode, resources);
+        let collections = drained.iter().map(|drained| drained.collection.clone());
+        let state = DrainState::new(mode, collections);
         let shared = Arc::new(Shared::new(consumer.clone(), mode, ending, state));
         let progress = shared.progress.subscribe();
         let publisher = tokio::spawn(worker::publish(Arc::clone(&shared)));

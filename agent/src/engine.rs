@@ -51,7 +51,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::{
     connection::{Sides, Writer},
     holder::Holding,
-    index::Index,
+    index::{ConsumerScope, Index},
     model::{BoundResource, Placement, object::Lean},
 };
 
@@ -261,6 +261,16 @@ impl<F: SyncStrategy> Shared<F> {
             .send_if_modified(|current| std::mem::replace(current, paused) != paused);
     }
 
+    /// Sets which consumer namespaces are watched, for an engine whose watches are shared. What is known of the consumer's objects in other
+    /// namespaces is forgotten.
+    pub(crate) fn set_consumer_scope(&self, scope: &ConsumerScope) {
+        let Some(unwatched) = self.index.lock().set_consumer_scope(scope) else {
+            return;
+        };
+        self.issues.lock().retain_consumer_watches(&scope.watches());
+        self.enqueue(unwatched, Priority::Backlog);
+    }
+
     /// Queues all objects.
     pub(crate) fn enqueue_all(&self, priority: Priority) {
         let keys = self.index.lock().keys();
@@ -321,7 +331,12 @@ impl<F: SyncStrategy> Shared<F> {
         let mut rounds = self.strategy.relists();
         loop {
             let client = self.sides.consumer.watch.clone();
-            let watch = watch::run(client, collection.clone(), Lean, events::consumer(Arc::clone(&self)));
+            let watch = watch::run(
+                client,
+                collection.clone(),
+                Lean,
+                events::consumer(Arc::clone(&self), None),
+            );
             let asked = async {
                 let again = match &mut rounds {
                     Some(rounds) => rounds.changed().await.is_ok(),

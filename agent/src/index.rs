@@ -19,6 +19,7 @@ mod ends;
 mod listing;
 mod orphans;
 mod retained;
+mod scope;
 
 pub(crate) use contents::{Compared, Contents, Shown};
 use ends::RecentEnds;
@@ -27,6 +28,8 @@ pub use orphans::Orphans;
 pub(crate) use orphans::{Orphan, OrphanKind};
 pub(crate) use retained::LISTED_MAX;
 pub use retained::{RetainedCopies, RetentionTimes};
+use scope::ConsumerLists;
+pub(crate) use scope::ConsumerScope;
 
 /// The index of one engine: a pair for each object that either cluster has. It sends no requests and never waits.
 ///
@@ -43,7 +46,8 @@ pub(crate) struct Index<P: Known> {
     refusals: HashMap<Arc<str>, Arc<str>>,
     /// Consumer namespaces by the provider namespace of their copies.
     sources: HashMap<Arc<str>, Arc<str>>,
-    consumer_synced: bool,
+    /// Which consumer namespaces are watched, and which of them were listed.
+    consumer_lists: ConsumerLists,
     consumer_count: usize,
     /// The number of pairs whose copy has no source whose deletion was seen. Until both clusters are listed, this includes copies
     /// whose source is only not known yet.
@@ -172,7 +176,7 @@ impl<P: Known> Index<P> {
             places: HashMap::new(),
             refusals: HashMap::new(),
             sources: HashMap::new(),
-            consumer_synced: false,
+            consumer_lists: ConsumerLists::default(),
             consumer_count: 0,
             unsourced: 0,
             retained: 0,
@@ -205,7 +209,7 @@ impl<P: Known> Index<P> {
 
     /// The pair of a key and its provider namespace; `None` unless both clusters were listed, so that a plan can decide.
     pub(crate) fn known(&mut self, key: &ObjectKey) -> Option<(&mut P, Place)> {
-        if !self.consumer_synced {
+        if !self.consumer_lists.is_listed(&key.namespace) {
             return None;
         }
         let place = self.places.get(&key.namespace).filter(|place| place.listed)?;
@@ -241,8 +245,29 @@ impl<P: Known> Index<P> {
         Some(&self.rows.get(&key.namespace)?.get(&key.name)?.pair)
     }
 
+    /// True when all consumer namespaces that are watched were listed.
     pub(crate) fn consumer_synced(&self) -> bool {
-        self.consumer_synced
+        self.consumer_lists.is_complete()
+    }
+
+    /// Whether the events of a watch of the consumer count: that of a namespace or, with `None`, that of the whole cluster.
+    pub(crate) fn has_watch(&self, namespace: Option<&str>) -> bool {
+        self.consumer_lists.scope().has_watch(namespace)
+    }
+
+    /// Sets which consumer namespaces are watched. The consumer's objects in all others are forgotten; returns all keys in these namespaces.
+    /// `None` if the scope is the same as before.
+    pub(crate) fn set_consumer_scope(&mut self, scope: &ConsumerScope) -> Option<Vec<ObjectKey>> {
+        if !self.consumer_lists.set_scope(scope) {
+            return None;
+        }
+        let unwatched: Vec<_> = self.rows.keys().filter(|one| !scope.has(one)).cloned().collect();
+        let keys = unwatched.iter().flat_map(|namespace| self.keys_in(namespace));
+        let keys: Vec<_> = keys.collect();
+        for key in &keys {
+            self.consumer_deleted(key, None);
+        }
+        Some(keys)
     }
 
     /// True when all provider namespaces that are in use were listed.
@@ -302,7 +327,7 @@ impl<P: Known> Index<P> {
     /// True if a consumer namespace certainly has no object, and no copy of one is left in its provider namespace.
     pub(crate) fn is_known_empty(&self, namespace: &Arc<str>) -> bool {
         let is_listed = self.places.get(namespace).is_none_or(|place| place.listed);
-        self.consumer_synced && is_listed && !self.rows.contains_key(namespace)
+        self.consumer_lists.is_listed(namespace) && is_listed && !self.rows.contains_key(namespace)
     }
 
     /// True unless a consumer namespace certainly has no copy in its provider namespace.
@@ -384,10 +409,13 @@ impl<P: Known> Index<P> {
         place.is_some_and(|place| std::mem::replace(&mut place.assumed, assumed) != assumed)
     }
 
-    /// Notes that the consumer went back in time: whatever version it shows next counts as newer.
-    pub(crate) fn consumer_rewound(&mut self) {
+    /// Notes that the consumer went back in time: whatever version of an object of this namespace, or with `None` of any, it shows next
+    /// counts as newer.
+    pub(crate) fn consumer_rewound(&mut self, namespace: Option<&Arc<str>>) {
         self.recent_ends.clear();
-        for entry in self.rows.values_mut().flat_map(HashMap::values_mut) {
+        let rows = self.rows.iter_mut();
+        let rows = rows.filter(|(row, _)| namespace.is_none_or(|namespace| namespace == *row));
+        for entry in rows.flat_map(|(_, row)| row.values_mut()) {
             self.unsourced -= usize::from(entry.pair.orphan().is_some());
             entry.pair.rewind_consumer();
             self.unsourced += usize::from(entry.pair.orphan().is_some());

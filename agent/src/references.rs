@@ -5,6 +5,7 @@
 //! to, or no longer.
 
 mod indexer;
+mod namespaces;
 
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
@@ -27,6 +28,7 @@ use tokio::sync::watch;
 use crate::{index::give_back, model::object::Object};
 
 pub(crate) use indexer::ReferenceIndexer;
+use namespaces::BoundNamespaces;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
@@ -69,6 +71,8 @@ pub(crate) struct ReferenceRule {
 pub(crate) enum ReferenceChange {
     /// These objects are now referred to, or no longer.
     Objects(Vec<ReferencedObject>),
+    /// The namespace got its first bound object of a resource, or lost the last.
+    Namespace(Arc<str>),
     /// The references of any object may have changed.
     All,
 }
@@ -102,6 +106,8 @@ struct Referrers {
     /// The objects that were deleted and whose copies are retained: what they refer to stays.
     retained: HashMap<ObjectKey, RetainedReferrer>,
     listing: Option<Listing>,
+    /// The consumer namespaces that have objects of the resource.
+    namespaces: BoundNamespaces,
 }
 
 /// What is known of the name of an object that was deleted and whose copy is retained.
@@ -143,6 +149,7 @@ impl References {
             objects: HashMap::new(),
             retained: HashMap::new(),
             listing: None,
+            namespaces: BoundNamespaces::default(),
         };
         let id = referrers.indexer;
         let mut calls = DueCalls::new();
@@ -222,6 +229,20 @@ impl References {
         }
     }
 
+    /// Tells whether a consumer namespace has an object of one of these bound resources.
+    pub(crate) fn has_bound(&self, resources: &[GroupResource], namespace: &str) -> Referenced {
+        let state = self.state.lock();
+        let mut all_known = true;
+        for resource in resources {
+            match state.referrers.get(resource) {
+                Some(referrers) if referrers.namespaces.has(namespace) => return Referenced::Yes,
+                Some(referrers) => all_known &= referrers.namespaces.is_complete(),
+                None => all_known = false,
+            }
+        }
+        if all_known { Referenced::No } else { Referenced::Unknown }
+    }
+
     /// Says why the references of a subscriber are not all known; `None` if they are.
     pub(crate) fn complaint(&self, subscriber: &Subscriber) -> Option<String> {
         let state = self.state.lock();
@@ -295,6 +316,15 @@ impl State {
             count_down(&mut self.counts, &subscriber, &object);
         }
         self.call_all(resource, calls);
+        self.call_everyone(&ReferenceChange::All, calls);
+    }
+
+    fn call_everyone(&self, change: &ReferenceChange, calls: &mut DueCalls) {
+        calls.extend(
+            self.listeners
+                .values()
+                .map(|listener| (Arc::clone(listener), change.clone())),
+        );
     }
 
     fn call_all(&self, resource: &GroupResource, calls: &mut DueCalls) {

@@ -42,6 +42,15 @@ pub fn claimed_resource(role: &str, group: &str, plural: &str) -> String {
     )
 }
 
+/// Returns the rule that the konnector needs on a claimed resource in one namespace of the consumer, and the role it belongs in.
+pub fn claimed_resource_in(role: &str, namespace: &str, group: &str, plural: &str) -> String {
+    format!(
+        "the konnector needs this rule in Role {role} of namespace {namespace}, and a RoleBinding of that name: {}; the next `kubectl bind` \
+         writes both for a namespace that the binding lists",
+        rule(group, &[plural], &SYNCED_VERBS),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,6 +64,11 @@ mod tests {
         let text = bound_resource("kube-bind-konnector-west", "wildwest.dev", "cowboys");
         assert!(
             text.contains("kube-bind-konnector-west") && text.contains("cowboys/status"),
+            "{text}"
+        );
+        let text = claimed_resource_in("kube-bind-konnector-west", "ranch", "", "secrets");
+        assert!(
+            text.contains("Role kube-bind-konnector-west of namespace ranch"),
             "{text}"
         );
         assert_eq!(

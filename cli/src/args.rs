@@ -342,6 +342,11 @@ pub(crate) struct BindArgs {
     /// Name of the binding; by default that of the template.
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
+    /// Namespace of this cluster that the claims concern, in both directions; may be repeated. The konnector gets rights on claimed objects
+    /// there alone. By default objects of all namespaces are given to the provider, and its own come down into those that have an object of
+    /// the bound API.
+    #[arg(long = "claim-namespace", value_name = "NAME")]
+    pub(crate) claim_namespaces: Vec<String>,
     /// Identity by which the provider knows this cluster; by default the UID of its namespace kube-system.
     #[arg(long, value_name = "ID")]
     pub(crate) cluster_identity: Option<String>,

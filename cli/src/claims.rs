@@ -15,8 +15,7 @@ pub(crate) use record::{news, record_after};
 pub(crate) use state::{Claim, ClaimState, Known, states};
 
 /// What accepting a claim means.
-const MEANING: &str =
-    "your objects that it selects are copied to the provider, which reads them; the provider's are copied here";
+const MEANING: &str = "both ways: your objects that it selects are copied to the provider, which reads them; the provider's are copied here";
 
 /// A claim for people, in lines: its resource, what it selects, and what accepting it means.
 pub(crate) fn explained(claim: &PermissionClaim) -> Vec<String> {

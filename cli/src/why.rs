@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 pub(crate) use compare::difference;
-pub(crate) use object::ObjectFacts;
+pub(crate) use object::{Marked, ObjectFacts};
 pub(crate) use place::{CopyLocation, MappedNamespaces, claimed_place, place};
 pub(crate) use render::render;
 pub(crate) use select::{named_by, selected_by};
@@ -86,6 +86,9 @@ pub(crate) struct ClaimFacts {
     pub(crate) rejected: bool,
     /// By what the claims in effect select the object, in words; absent if they do not select it.
     pub(crate) selected: Seen<String>,
+    /// The namespaces that the claims of the binding concern, if that of the object is none of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) elsewhere: Vec<String>,
     /// The claims of the export that the binding has not accepted.
     pub(crate) not_accepted: Vec<PermissionClaim>,
     /// By what those would select the object, in words; absent if they would not.

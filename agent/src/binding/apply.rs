@@ -1,6 +1,6 @@
 //! Takes the steps of a plan for a binding. The plan decides; this module only writes.
 
-use std::{fmt::Debug, sync::Arc};
+use std::{collections::BTreeSet, fmt::Debug, sync::Arc};
 
 use bindery_api::{
     Condition, Conditions as _, annotations, conditions, finalizers, names,
@@ -10,7 +10,7 @@ use bindery_runtime::{errors, preconditions::same_uid};
 use k8s_openapi::{
     api::{
         core::v1::Secret,
-        rbac::v1::{ClusterRole, ClusterRoleBinding},
+        rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
@@ -22,6 +22,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::{
+    claims::recorded_namespaces,
     controller::BindingController,
     export_deletion,
     observed::EngineSpec,
@@ -240,7 +241,8 @@ impl BindingController {
                 resources,
             } => {
                 let list = resources.iter().cloned().collect();
-                let cleanup = Drain::of_copies(&consumer.clients, &contract_uid, list);
+                let namespaces = recorded_namespaces(binding);
+                let cleanup = Drain::of_copies(&consumer.clients, &contract_uid, list, namespaces.as_ref());
                 runtime.run_cleanup(resources, cleanup);
             }
             BindingOp::StopCleanup => runtime.stop_cleanup(),
@@ -372,13 +374,27 @@ impl BindingController {
         delete(&api, &name, existing.metadata.uid.clone()).await
     }
 
-    /// Deletes the ClusterRole that was made for the binding. The role owns its ClusterRoleBinding, so the garbage collector
-    /// deletes that even if the konnector is killed in between or may no longer delete it.
+    /// Deletes the roles that were made for the binding: those of the namespaces that its claims concern, and at last the ClusterRole, which
+    /// has the right to. Each role owns its grant, so the garbage collector deletes that even if the konnector is killed in between or may
+    /// no longer delete it.
     async fn delete_roles(&self, binding: &APIServiceBinding) -> Result<(), kube::Error> {
         let name = names::konnector_cluster_role(&binding.name_any());
         let client = &self.context.consumer.clients.write;
         let roles: Api<ClusterRole> = Api::all(client.clone());
         let bindings: Api<ClusterRoleBinding> = Api::all(client.clone());
+        let recorded = binding.status.iter().flat_map(|status| &status.claim_namespaces);
+        let namespaces: BTreeSet<_> = binding.spec.claim_namespaces.iter().chain(recorded).collect();
+        for namespace in namespaces {
+            let roles: Api<Role> = Api::namespaced(client.clone(), namespace);
+            let bindings: Api<RoleBinding> = Api::namespaced(client.clone(), namespace);
+            for outcome in [delete(&roles, &name, None).await, delete(&bindings, &name, None).await] {
+                match outcome {
+                    // An admin made the roles, and takes them away.
+                    Err(error) if errors::is_forbidden(&error) => {}
+                    outcome => outcome?,
+                }
+            }
+        }
         for outcome in [delete(&roles, &name, None).await, delete(&bindings, &name, None).await] {
             match outcome {
                 // It is gone, or the garbage collector deletes it, or this konnector was never allowed to delete it.

@@ -24,8 +24,10 @@ use super::{
 };
 use crate::claims::Wanted;
 
+mod namespaces;
 mod withdraw;
 
+pub use namespaces::{ClaimNamespaces, recorded as recorded_namespaces};
 pub use withdraw::{Withdrawal, Withdrawer, abandoned_copies, withdraw};
 
 /// What to do about each claim of a binding.
@@ -47,6 +49,8 @@ pub struct ClaimsPlan {
     pub withdrawn: Vec<GroupResource>,
     /// Claims that the status has to list.
     pub listed: Vec<PermissionClaim>,
+    /// The namespaces where the claims are in effect.
+    pub namespaces: ClaimNamespaces,
     /// The claims to register with the session, if any.
     pub spec: Option<ClaimSpec>,
     /// Resources to clean up without the provider.
@@ -70,6 +74,7 @@ pub fn plan(seen: &ObservedBinding) -> Option<ClaimsPlan> {
             cleanup,
             withdrawn: resources(&going).into_iter().collect(),
             listed: staying.into_iter().chain(going).collect(),
+            namespaces: namespaces_as_they_are(seen),
             ..ClaimsPlan::default()
         });
     }
@@ -102,12 +107,18 @@ pub fn plan(seen: &ObservedBinding) -> Option<ClaimsPlan> {
         .filter(|claim| noted.contains(&claim.group_resource))
         .cloned()
         .collect();
+    claims.namespaces = namespaces::plan(seen);
     if !accepted.is_empty() || !gone.is_empty() {
         let withdrawn = resources(&gone).into_iter().collect();
-        claims.spec = Some(spec(seen, session.id, export, place, accepted, withdrawn));
+        let namespaces = (claims.namespaces.effective.clone(), claims.namespaces.watched.clone());
+        claims.spec = Some(spec(seen, session.id, export, place, namespaces, (accepted, withdrawn)));
     }
     claims.withdrawn = resources(&going).into_iter().collect();
     claims.listed = claims.effective.iter().cloned().chain(going).collect();
+    if claims.listed.is_empty() {
+        // Nothing is claimed, so there are no copies.
+        claims.namespaces.listed.clear();
+    }
     Some(claims)
 }
 
@@ -131,7 +142,20 @@ fn as_they_are(seen: &ObservedBinding) -> ClaimsPlan {
     ClaimsPlan {
         listed: listed_claims(seen).to_vec(),
         spec: seen.claims.running.clone(),
+        namespaces: namespaces_as_they_are(seen),
         ..ClaimsPlan::default()
+    }
+}
+
+/// The namespaces that the status lists, without a change.
+fn namespaces_as_they_are(seen: &ObservedBinding) -> ClaimNamespaces {
+    let status = seen.binding.status.as_ref();
+    let recorded = recorded_namespaces(&seen.binding);
+    ClaimNamespaces {
+        effective: recorded.clone(),
+        watched: recorded,
+        listed: status.map_or_else(Vec::new, |status| status.claim_namespaces.clone()),
+        is_leaving: false,
     }
 }
 
@@ -216,14 +240,15 @@ fn refusal(export: &APIServiceExport, resource: &GroupResource) -> Option<&'stat
     }
 }
 
-/// Returns the claims of a binding as the session has to know them.
+/// Returns the claims of a binding as the session has to know them: the namespaces where they are in effect and those that are watched,
+/// `None` for all, and the accepted claims with the withdrawn resources.
 fn spec(
     seen: &ObservedBinding,
     session: u64,
     export: &APIServiceExport,
     placement: ClaimedPlacement,
-    accepted: Vec<PermissionClaim>,
-    withdrawn: Vec<GroupResource>,
+    (claim_namespaces, watched_namespaces): (Option<BTreeSet<String>>, Option<BTreeSet<String>>),
+    (accepted, withdrawn): (Vec<PermissionClaim>, Vec<GroupResource>),
 ) -> ClaimSpec {
     let mut concerned = resources(&accepted);
     concerned.extend(withdrawn.iter().cloned());
@@ -237,6 +262,15 @@ fn spec(
             informer_scope: export.spec.informer_scope,
             cluster_wide_secrets: is_annotated(&export.metadata, annotations::CLUSTER_WIDE_SECRETS),
             cluster_scoped_namespace: export.spec.cluster_scoped_namespace.clone(),
+            claim_namespaces,
+            watched_namespaces,
+            claim_secret_types: seen.binding.spec.claim_secret_types.clone(),
+            bound: export
+                .spec
+                .resources
+                .iter()
+                .map(|bound| bound.group_resource.clone())
+                .collect(),
             accepted,
             dropped: dropped.cloned().collect(),
             withdrawn,

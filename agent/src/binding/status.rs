@@ -208,6 +208,7 @@ fn facts(seen: &ObservedBinding, plan: &BindingPlan, status: &mut APIServiceBind
     }
     if let Some(claims) = &plan.claims {
         status.permission_claims.clone_from(&claims.listed);
+        status.claim_namespaces.clone_from(&claims.namespaces.listed);
     }
 }
 

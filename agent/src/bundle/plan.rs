@@ -349,6 +349,8 @@ fn binding(seen: &ObservedBundle, export: &str) -> APIServiceBinding {
         kubeconfig_secret_ref: seen.bundle.spec.kubeconfig_secret_ref.clone(),
         export_name: (name != export).then(|| export.to_owned()),
         deletion_policy: seen.bundle.spec.deletion_policy,
+        claim_namespaces: seen.bundle.spec.claim_namespaces.clone(),
+        claim_secret_types: seen.bundle.spec.claim_secret_types.clone(),
         ..APIServiceBindingSpec::default()
     };
     let mut binding = APIServiceBinding::new(&name, spec);
@@ -385,12 +387,28 @@ fn patch(seen: &ObservedBundle, binding: &APIServiceBinding) -> Option<Value> {
     }
     let policy = seen.bundle.spec.deletion_policy;
     let policy = policy.filter(|policy| binding.spec.deletion_policy != Some(*policy));
-    if changes.is_empty() && policy.is_none() {
+    let (of_bundle, own) = (&seen.bundle.spec, &binding.spec);
+    let lists = [
+        ("claimNamespaces", &of_bundle.claim_namespaces, &own.claim_namespaces),
+        (
+            "claimSecretTypes",
+            &of_bundle.claim_secret_types,
+            &own.claim_secret_types,
+        ),
+    ];
+    let lists: Vec<_> = lists
+        .into_iter()
+        .filter(|(_, wanted, own)| !wanted.is_empty() && wanted != own)
+        .collect();
+    if changes.is_empty() && policy.is_none() && lists.is_empty() {
         return None;
     }
     let mut patch = patch::annotations(&binding.metadata, changes);
     if let Some(policy) = policy {
         patch["spec"]["deletionPolicy"] = policy.as_str().into();
+    }
+    for (field, wanted, _) in lists {
+        patch["spec"][field] = wanted.clone().into();
     }
     Some(patch)
 }

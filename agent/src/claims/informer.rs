@@ -1,6 +1,6 @@
-//! The shared informer of one claimed resource: the cluster-wide watches that its engines share.
+//! The shared informer of one claimed resource: the watches that its engines share.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use bindery_api::v1alpha2::InformerScope;
 use bindery_runtime::{
@@ -14,6 +14,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::strategy::Claimed;
 use crate::{
     engine::{Shared, events},
+    index::ConsumerScope,
     model::object::{Lean, Object},
 };
 
@@ -21,7 +22,9 @@ use crate::{
 /// resource. Dropping it ends the watches.
 pub(crate) struct SharedInformer {
     engines: Vec<u64>,
-    _tasks: Vec<AbortOnDropHandle<()>>,
+    /// The watches of the consumer by their namespace; `None` for that of the whole cluster.
+    consumer: BTreeMap<Option<Arc<str>>, AbortOnDropHandle<()>>,
+    _provider: Option<AbortOnDropHandle<()>>,
 }
 
 type EventHandler = Box<dyn FnMut(Event<Object>) + Send>;
@@ -29,14 +32,10 @@ type EventHandler = Box<dyn FnMut(Event<Object>) + Send>;
 // === impl SharedInformer ===
 
 impl SharedInformer {
-    /// Starts the watches. Every event goes to every one of these engines. `None` if there are no engines.
+    /// Starts the watch of the provider. Every event goes to every one of these engines. `None` if there are no engines.
     pub(crate) fn start(engines: &[Arc<Shared<Claimed>>]) -> Option<Self> {
         let first = engines.first()?;
         let collection = Source::path(first.frame.resource.collection(""));
-        let of_consumer = engines.iter().map(|engine| {
-            let handler: EventHandler = Box::new(events::consumer(Arc::clone(engine)));
-            handler
-        });
         let wide = engines
             .iter()
             .filter(|engine| engine.frame.informer_scope == InformerScope::Cluster);
@@ -46,19 +45,41 @@ impl SharedInformer {
                 handler
             })
             .collect();
-        let mut tasks = vec![run(
-            first.sides.consumer.watch.clone(),
-            collection.clone(),
-            of_consumer.collect(),
-        )];
-        if !of_provider.is_empty() {
+        let provider = (!of_provider.is_empty()).then(|| {
             let collection = collection.guarded(&first.around.guard, NameRule::Object);
-            tasks.push(run(first.sides.provider.watch.clone(), collection, of_provider));
-        }
+            run(first.sides.provider.watch.clone(), collection, of_provider)
+        });
         Some(Self {
             engines: ids(engines),
-            _tasks: tasks,
+            consumer: BTreeMap::new(),
+            _provider: provider,
         })
+    }
+
+    /// Watches these consumer namespaces for its engines, each by itself. Watches that go on are left alone.
+    pub(crate) fn watch_consumer(&mut self, engines: &[Arc<Shared<Claimed>>], scope: &ConsumerScope) {
+        let watches = scope.watches();
+        // Before the watches begin and end, so that the events of these count, and of those no more.
+        for engine in engines {
+            engine.set_consumer_scope(scope);
+        }
+        self.consumer.retain(|namespace, _| watches.contains(namespace));
+        for namespace in watches {
+            let Some(first) = engines.first().filter(|_| !self.consumer.contains_key(&namespace)) else {
+                continue;
+            };
+            let handlers = engines.iter().map(|engine| {
+                let handler: EventHandler = Box::new(events::consumer(Arc::clone(engine), namespace.clone()));
+                handler
+            });
+            let collection = first
+                .frame
+                .resource
+                .collection(namespace.as_deref().unwrap_or_default());
+            let client = first.sides.consumer.watch.clone();
+            let watch = run(client, Source::path(collection), handlers.collect());
+            self.consumer.insert(namespace, watch);
+        }
     }
 
     /// Tells whether it watches for exactly these engines.

@@ -62,6 +62,8 @@ pub(crate) struct Side {
     pub secret_type: Option<Box<str>>,
     /// Whether it is immutable: the API server refuses to change its data.
     pub immutable: bool,
+    /// Key of the first label or annotation of a provider's source that does not come down.
+    pub left_out: Option<Box<str>>,
     /// Fingerprint of its content. `None` for our own write that the watch has not shown yet.
     pub print: Option<Fingerprint>,
     /// The object itself, while a plan may need it.
@@ -143,6 +145,7 @@ impl Side {
             labels: meta.labels.clone(),
             secret_type: field("type").and_then(|text| serde_json::from_str(text).ok()),
             immutable: field("immutable") == Some("true"),
+            left_out: None,
             print: Some(projection::fingerprint(object)),
             content: None,
         }
@@ -180,9 +183,10 @@ impl Side {
         self.role == Role::Source
     }
 
-    /// Whether the object is claimed. A copy is asked only if its source is missing.
-    pub(crate) fn choice(&self, key: &ObjectKey, rules: &ClaimRules) -> ClaimChoice {
-        rules.choose(key, &self.labels, self.secret_type.as_deref())
+    /// Whether the object is claimed, which is one of this cluster. A copy is asked only if its source is missing.
+    pub(crate) fn choice(&self, cluster: Cluster, key: &ObjectKey, rules: &ClaimRules) -> ClaimChoice {
+        let is_provided = cluster == Cluster::Provider && self.is_source();
+        rules.choose(key, &self.labels, self.secret_type.as_deref(), is_provided)
     }
 
     /// The UID of the source; `None` if this is no copy of this contract.
@@ -192,6 +196,22 @@ impl Side {
             _ => None,
         }
     }
+}
+
+/// Removes the labels and annotations of a provider's object that do not come down. Returns the key of the first that would have been
+/// copied otherwise.
+fn leave_out(object: &mut Object, rules: &ClaimRules) -> Option<Box<str>> {
+    let meta = &mut object.meta;
+    let (labels, others): (Vec<_>, Vec<_>) = meta.labels.iter().partition(|(key, _)| rules.carries_label(key));
+    let first = others
+        .into_iter()
+        .chain(meta.annotations.iter())
+        .map(|(key, _)| key)
+        .find(|key| annotations::is_copied(key))
+        .map(Box::from);
+    meta.labels = labels.into_iter().collect();
+    meta.annotations = Marks::default();
+    first
 }
 
 fn role(object: &Object, cluster: Cluster, rules: &ClaimRules) -> Role {
@@ -282,9 +302,14 @@ impl Pair {
             .body
             .retain(|(field, _)| !is_local_field(&rules.claim.resource, field));
         let mut side = Side::read(&object, cluster, rules);
+        if cluster == Cluster::Provider && side.is_source() {
+            // It is selected by all its labels, and copied with those that may come down.
+            side.left_out = leave_out(&mut object, rules);
+            side.print = Some(projection::fingerprint(&object));
+        }
         let is_needed = match side.role {
             Role::Copy { .. } => true,
-            Role::Source => side.choice(key, rules) == ClaimChoice::Selected,
+            Role::Source => side.choice(cluster, key, rules) == ClaimChoice::Selected,
             Role::Others { .. } | Role::Released | Role::Bound => false,
         };
         side.content = is_needed.then(|| Arc::new(object));
@@ -420,7 +445,7 @@ impl Known for Pair {
             .consumer
             .as_ref()
             .filter(|side| side.is_source() && !side.deleting);
-        source.is_some_and(|source| source.choice(key, rules) == ClaimChoice::Selected)
+        source.is_some_and(|source| source.choice(Cluster::Consumer, key, rules) == ClaimChoice::Selected)
     }
 
     fn orphan(&self) -> Option<Orphan<'_>> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bindery_api::orphans::OrphanAction;
 
 use super::{
+    descent::{Descent, Refusal},
     pair::{Both, Cluster, Pair, Role, Side},
     rules::ClaimChoice,
 };
@@ -28,6 +29,8 @@ pub(crate) struct Mode {
     pub order: Option<OrphanAction>,
     /// Whether a cluster has a namespace for the copy, and the namespace is not being deleted.
     pub room: Both<bool>,
+    /// Whether the provider's object may come down.
+    pub descent: Descent,
     /// Whether the consumer's namespace does not exist. If it was forced to end, objects are left in it, and the API server accepts
     /// nothing but their deletion.
     pub namespace_is_gone: bool,
@@ -104,6 +107,24 @@ pub(crate) enum Blocked {
          or delete the copy: kubectl bind orphans --delete"
     )]
     Orphan { on: Cluster },
+    /// The object is in a namespace that the consumer did not list.
+    #[error(
+        "the provider's object is claimed, and does not come down into this namespace, which spec.claimNamespaces of the binding does not \
+         list; to let it come, add the namespace to the list"
+    )]
+    NamespaceNotListed,
+    /// The object is in a namespace without bound objects.
+    #[error(
+        "the provider's object is claimed, and does not come down into this namespace, which has no object of the bound API; to let it \
+         come, list the namespace in spec.claimNamespaces of the binding"
+    )]
+    NoBoundObject,
+    /// The object is a Secret of a type that does not come down.
+    #[error(
+        "the provider's Secret is claimed, and does not come down, because Secrets of type {secret_type:?} may have a meaning for a tool of \
+         this cluster; ask the provider for one of type Opaque, or list the type in spec.claimSecretTypes of the binding"
+    )]
+    SecretType { secret_type: Box<str> },
     /// The copy would be deleted, and it or its source is paused.
     #[error("it is paused; remove the annotation kube-bind.io/paused, and its copy is deleted")]
     Paused,
@@ -119,8 +140,8 @@ pub(crate) struct Plan {
     pub blocked: Option<Blocked>,
 }
 
-/// Decides whether an object is claimed, by its labels and key.
-pub(crate) type Choose<'a> = &'a dyn Fn(&Side) -> ClaimChoice;
+/// Decides whether an object of a cluster is claimed, by its labels and key.
+pub(crate) type Choose<'a> = &'a dyn Fn(Cluster, &Side) -> ClaimChoice;
 
 // === impl Blocked ===
 
@@ -131,6 +152,8 @@ impl Blocked {
             Self::Overridden { .. } => "CopyOverridden",
             Self::Orphan { .. } => "Orphaned",
             Self::Paused => "Paused",
+            Self::NamespaceNotListed | Self::NoBoundObject => "NamespaceNotClaimed",
+            Self::SecretType { .. } => "SecretTypeNotClaimed",
             _ => "Conflict",
         }
     }
@@ -170,14 +193,17 @@ pub(crate) fn plan(pair: &Pair, mode: Mode, choose: Choose<'_>) -> Plan {
 
 /// True if there is nothing to do for a pair in any case: a claimed source and its copy agree, or nothing is claimed and
 /// nothing is a copy.
-pub(crate) fn is_at_rest(pair: &Pair, choose: Choose<'_>) -> bool {
-    let is_claimed = |source: &Side| choose(source) == ClaimChoice::Selected;
-    if let Some((_, source, _)) = pair.parts() {
-        return !source.deleting && pair.agrees() && is_claimed(source);
+pub(crate) fn is_at_rest(pair: &Pair, choose: Choose<'_>, descent: impl FnOnce() -> Descent) -> bool {
+    let is_claimed = |cluster, source: &Side| choose(cluster, source) == ClaimChoice::Selected;
+    if let Some((cluster, source, _)) = pair.parts() {
+        let comes = || cluster == Cluster::Consumer || descent() == Descent::Allowed;
+        return !source.deleting && pair.agrees() && is_claimed(cluster, source) && comes();
     }
-    let mut sides = [&pair.sides.consumer, &pair.sides.provider].into_iter().flatten();
-    sides.all(|side| match side.role {
-        Role::Source => !is_claimed(side),
+    let mut sides = [Cluster::Consumer, Cluster::Provider]
+        .into_iter()
+        .filter_map(|cluster| Some((cluster, pair.sides.of(cluster).as_ref()?)));
+    sides.all(|(cluster, side)| match side.role {
+        Role::Source => !is_claimed(cluster, side),
         Role::Copy { .. } => false,
         Role::Others { .. } | Role::Released | Role::Bound => true,
     })
@@ -190,9 +216,9 @@ fn unpaused(pair: &Pair, mode: Mode, choose: Choose<'_>) -> Plan {
     }
     match (consumer, provider) {
         (Some(consumer), Some(provider)) if consumer.is_source() && provider.is_source() => {
-            let is_claimed = [consumer, provider]
-                .iter()
-                .any(|side| choose(side) == ClaimChoice::Selected);
+            let is_claimed = [(Cluster::Consumer, consumer), (Cluster::Provider, provider)]
+                .into_iter()
+                .any(|(cluster, side)| choose(cluster, side) == ClaimChoice::Selected);
             if is_claimed {
                 Plan::blocked(Blocked::TwoSources)
             } else {
@@ -235,8 +261,13 @@ fn alone(pair: &Pair, cluster: Cluster, mode: Mode, choose: Choose<'_>) -> Plan 
 /// Plans a source without a copy.
 fn missing(cluster: Cluster, source: &Side, mode: Mode, choose: Choose<'_>) -> Plan {
     let on = cluster.other();
-    if source.deleting || !mode.room.of(on) || choose(source) != ClaimChoice::Selected {
+    if source.deleting || !mode.room.of(on) || choose(cluster, source) != ClaimChoice::Selected {
         return Plan::default();
+    }
+    match (cluster, mode.descent) {
+        (Cluster::Provider, Descent::Unknown) => return Plan::default(),
+        (Cluster::Provider, Descent::Refused(why)) => return Plan::blocked(refused(source, why)),
+        _ => {}
     }
     match (&source.content, source.print) {
         (Some(content), Some(fingerprint)) => Plan::of(Op::Create {
@@ -251,9 +282,20 @@ fn missing(cluster: Cluster, source: &Side, mode: Mode, choose: Choose<'_>) -> P
     }
 }
 
+/// Why a provider's object does not come down, for the user.
+fn refused(source: &Side, why: Refusal) -> Blocked {
+    match why {
+        Refusal::NotListed => Blocked::NamespaceNotListed,
+        Refusal::NoBoundObject => Blocked::NoBoundObject,
+        Refusal::SecretType => Blocked::SecretType {
+            secret_type: source.secret_type.clone().unwrap_or_default(),
+        },
+    }
+}
+
 /// Plans a source where another object has the name of its copy.
 fn taken(on: Cluster, source: &Side, other: &Side, choose: Choose<'_>) -> Plan {
-    if source.deleting || choose(source) != ClaimChoice::Selected {
+    if source.deleting || choose(on.other(), source) != ClaimChoice::Selected {
         return Plan::default();
     }
     match &other.role {
@@ -269,7 +311,7 @@ fn taken(on: Cluster, source: &Side, other: &Side, choose: Choose<'_>) -> Plan {
 
 /// Plans a copy whose source is missing, or where another object has the source's name.
 fn orphan(pair: &Pair, cluster: Cluster, copy: &Side, source_uid: &Uid, mode: Mode, choose: Choose<'_>) -> Plan {
-    if copy.deleting || choose(copy) == ClaimChoice::Kept {
+    if copy.deleting || choose(cluster, copy) == ClaimChoice::Kept {
         return Plan::default();
     }
     let (on, uid) = (cluster, copy.uid.text());
@@ -304,7 +346,7 @@ fn both(pair: &Pair, cluster: Cluster, source: &Side, copy: &Side, mode: Mode, c
         return Plan::default();
     }
     let is_its_own = *source_uid == source.uid;
-    let choice = match choose(source) {
+    let choice = match choose(cluster, source) {
         ClaimChoice::Selected | ClaimChoice::Unknown if source.deleting => ClaimChoice::Unselected,
         choice => choice,
     };
@@ -312,8 +354,17 @@ fn both(pair: &Pair, cluster: Cluster, source: &Side, copy: &Side, mode: Mode, c
         let uid = copy.uid.text();
         Plan::of(Op::Delete { on, uid, guarded })
     };
+    let is_refused = match mode.descent {
+        _ if cluster == Cluster::Consumer || choice != ClaimChoice::Selected => false,
+        Descent::Allowed => false,
+        Descent::Unknown => return Plan::default(),
+        Descent::Refused(_) => true,
+    };
     match choice {
         ClaimChoice::Unknown | ClaimChoice::Kept => Plan::default(),
+        // The next plan says why it does not come.
+        ClaimChoice::Selected if is_refused && is_its_own => delete(true),
+        ClaimChoice::Selected if is_refused => orphan(pair, on, copy, source_uid, mode, choose),
         ClaimChoice::Unselected if is_its_own => delete(!source.deleting && !mode.withdrawn),
         ClaimChoice::Unselected => orphan(pair, on, copy, source_uid, mode, choose),
         ClaimChoice::Selected if is_its_own => current(pair, cluster, source, copy, mode),

@@ -7,6 +7,7 @@ use std::{
 };
 
 use bindery_api::{claims::Selection, orphans::OrphanAction, v1alpha2::GroupResource};
+use bindery_runtime::cache::Subscription;
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, watch},
@@ -17,6 +18,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{
     Progress, Wanted,
     informer::SharedInformer,
+    reach::consumer_scope,
     rules::{self, ClaimTerms},
     runner::{self, ClaimRunner, Site},
 };
@@ -28,7 +30,8 @@ use crate::{
 /// Serves the claims of one session until it is dropped.
 pub struct Claims {
     shared: Arc<Shared>,
-    _task: AbortOnDropHandle<()>,
+    _subscription: Subscription,
+    _tasks: [AbortOnDropHandle<()>; 2],
 }
 
 struct Shared {
@@ -71,8 +74,23 @@ impl Claims {
             state: Mutex::default(),
             news: Arc::default(),
         });
+        let namespaces = &shared.site.around.consumer_namespaces;
+        let news = Arc::clone(&shared.news);
+        let subscription = namespaces.subscribe(move |change| {
+            // It is watched from now on, or no more.
+            if change.old.is_none() || change.new.is_none() {
+                news.notify_one();
+            }
+        });
+        let (synced, news) = (namespaces.clone(), Arc::clone(&shared.news));
+        let listed = tokio::spawn(async move {
+            synced.synced().await;
+            news.notify_one();
+        });
+        let tend = tokio::spawn(Arc::clone(&shared).tend());
         Self {
-            _task: AbortOnDropHandle::new(tokio::spawn(Arc::clone(&shared).tend())),
+            _subscription: subscription,
+            _tasks: [listed, tend].map(AbortOnDropHandle::new),
             shared,
         }
     }
@@ -147,6 +165,12 @@ impl Shared {
         }
     }
 
+    /// Whether a namespace of the consumer exists, or may exist.
+    fn exists(&self, namespace: &str) -> bool {
+        let namespaces = &self.site.around.consumer_namespaces;
+        !namespaces.is_synced() || namespaces.get("", namespace).is_some()
+    }
+
     /// Starts and stops runners and informers to match what the bindings want.
     fn reconcile(&self, state: &mut State) {
         let State {
@@ -197,7 +221,12 @@ impl Shared {
             if !informers.contains_key(&resource)
                 && let Some(informer) = SharedInformer::start(&engines)
             {
-                informers.insert(resource, informer);
+                informers.insert(resource.clone(), informer);
+            }
+            if let Some(informer) = informers.get_mut(&resource) {
+                let concerns = |wanted: &&&Wanted| keys(wanted).iter().any(|claim| claim.resource == resource);
+                let concerned = wanted.values().filter(concerns).copied();
+                informer.watch_consumer(&engines, &consumer_scope(concerned, |name| self.exists(name)));
             }
         }
     }
@@ -247,6 +276,9 @@ impl State {
 #[cfg(test)]
 #[path = "tests/registry_end.rs"]
 mod end_tests;
+#[cfg(test)]
+#[path = "tests/registry_namespaces.rs"]
+mod namespace_tests;
 #[cfg(test)]
 #[path = "tests/registry.rs"]
 mod tests;

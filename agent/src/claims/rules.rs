@@ -1,17 +1,24 @@
 //! Which objects of one claimed resource are claimed at present: the registry sets it from what the bindings say, the engine
 //! asks it for each object.
 
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use bindery_api::{
-    claims::{ReferencePaths, Selected, Selection, never_claimed},
-    v1alpha2::{PermissionClaim, SelectorReference},
+    claims::{ReferencePaths, SECRETS, Selected, Selection, never_claimed},
+    v1alpha2::{GroupResource, PermissionClaim, SelectorReference},
 };
 use bindery_runtime::cache::ObjectKey;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use parking_lot::RwLock;
 
-use super::Wanted;
+use super::{
+    Wanted,
+    descent::{self, Bounds, Descent},
+};
 use crate::{
     model::labels::Marks,
     references::{ClaimKey, ReferenceListener, ReferenceRule, References, Subscriber},
@@ -46,6 +53,8 @@ pub(crate) struct ClaimRules {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ClaimTerms {
     active: ClaimSet,
+    /// Keys of labels that come down because claims select by them.
+    selecting_labels: BTreeSet<String>,
     /// Claims of bindings that are paused, or not served at present: copies of what they select are kept as they are.
     kept: ClaimSet,
     /// A paused binding has withdrawn claims: copies of what they selected are kept as they are too.
@@ -62,8 +71,16 @@ pub(crate) struct ClaimTerms {
 /// Some claims on one resource.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct ClaimSet {
-    selection: Selection,
+    parts: Vec<ClaimPart>,
     references: Vec<ReferenceRule>,
+}
+
+/// The claims of one binding on one resource.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct ClaimPart {
+    /// In which namespaces the claims are in effect, and what may come down. Copies that are only kept are kept in all namespaces.
+    bounds: Bounds,
+    selection: Selection,
 }
 
 // === impl ClaimRules ===
@@ -124,7 +141,7 @@ impl ClaimRules {
     /// Tells whether no binding claims anything of the resource any more.
     pub(crate) fn is_withdrawn(&self) -> bool {
         let terms = self.terms.read();
-        terms.exports.is_empty() && !terms.keeps_withdrawn && terms.kept.selection == Selection::default()
+        terms.exports.is_empty() && !terms.keeps_withdrawn && terms.kept.is_empty()
     }
 
     /// Tells whether no binding claims anything of the resource because no provider claims it any more.
@@ -136,14 +153,22 @@ impl ClaimRules {
         self.terms.read().relink
     }
 
-    /// Decides whether an object is claimed, by its labels and, of a Secret, its type.
-    pub(crate) fn choose(&self, key: &ObjectKey, labels: &Marks, secret_type: Option<&str>) -> ClaimChoice {
+    /// Decides whether an object is claimed, by its namespace, its labels and, of a Secret, its type. Of an object that the provider made,
+    /// `is_provided`, [`Self::descent`] decides by the namespace.
+    pub(crate) fn choose(
+        &self,
+        key: &ObjectKey,
+        labels: &Marks,
+        secret_type: Option<&str>,
+        is_provided: bool,
+    ) -> ClaimChoice {
         let terms = self.terms.read();
         if self.is_never_claimed(key, secret_type) {
             return ClaimChoice::Unselected;
         }
-        let active = self.select(&terms.active, false, key, labels);
-        match (active, self.select(&terms.kept, true, key, labels)) {
+        let is_meant = |part: &ClaimPart| is_provided || part.bounds.has_namespace(&key.namespace);
+        let active = self.select(&terms.active, false, key, labels, is_meant);
+        match (active, self.select(&terms.kept, true, key, labels, |_| true)) {
             (Selected::Yes(_), _) => ClaimChoice::Selected,
             (_, Selected::Yes(_)) => ClaimChoice::Kept,
             (Selected::No, Selected::No) if terms.keeps_withdrawn => ClaimChoice::Kept,
@@ -152,10 +177,31 @@ impl ClaimRules {
         }
     }
 
-    /// Tells whether no claim selects the object of a copy, so that the copy is a leftover.
+    /// Decides whether an object of the provider that claims select may come down.
+    pub(crate) fn descent(&self, key: &ObjectKey, labels: &Marks, secret_type: Option<&str>) -> Descent {
+        let terms = self.terms.read();
+        let is_secret = self.claim.resource.is_core() && self.claim.resource.resource == SECRETS;
+        let has_bound = |bound: &[GroupResource]| self.references.has_bound(bound, &key.namespace);
+        let parts = terms.active.parts.iter();
+        let selecting = parts.filter(|part| self.select_by(&part.selection, false, key, labels) != Selected::No);
+        let decided = selecting.map(|part| {
+            let bounds = &part.bounds;
+            bounds.decide(&key.namespace, secret_type, is_secret, has_bound)
+        });
+        // Where no claim in effect selects it, it does not come down for that.
+        decided.reduce(Descent::or).unwrap_or_default()
+    }
+
+    /// Whether a label of a provider's object comes down.
+    pub(crate) fn carries_label(&self, key: &str) -> bool {
+        descent::is_label_carried(key, &self.terms.read().selecting_labels)
+    }
+
+    /// Tells whether no claim selects the object of a copy, or none concerns its namespace, so that the copy is a leftover.
     pub(crate) fn is_leftover(&self, key: &ObjectKey, labels: &Marks, secret_type: Option<&str>) -> bool {
         let terms = self.terms.read();
-        let is_unselected = |set, kept| self.select(set, kept, key, labels) == Selected::No;
+        let is_meant = |part: &ClaimPart| part.bounds.has_namespace(&key.namespace);
+        let is_unselected = |set, kept| self.select(set, kept, key, labels, is_meant) == Selected::No;
         self.is_never_claimed(key, secret_type)
             || (is_unselected(&terms.active, false) && is_unselected(&terms.kept, true))
     }
@@ -165,10 +211,29 @@ impl ClaimRules {
         self.references.complaint(&self.subscriber(false))
     }
 
-    fn select(&self, set: &ClaimSet, kept: bool, key: &ObjectKey, labels: &Marks) -> Selected {
+    /// Whether one of the claims of a set selects an object, of those that are meant.
+    fn select(
+        &self,
+        set: &ClaimSet,
+        kept: bool,
+        key: &ObjectKey,
+        labels: &Marks,
+        is_meant: impl Fn(&ClaimPart) -> bool,
+    ) -> Selected {
+        let meant = set.parts.iter().filter(|part| is_meant(part));
+        let selected = meant.map(|part| self.select_by(&part.selection, kept, key, labels));
+        let either = |one, other| match (one, other) {
+            (Selected::Yes(by), _) | (_, Selected::Yes(by)) => Selected::Yes(by),
+            (Selected::Unknown, _) | (_, Selected::Unknown) => Selected::Unknown,
+            (Selected::No, Selected::No) => Selected::No,
+        };
+        selected.fold(Selected::No, either)
+    }
+
+    fn select_by(&self, selection: &Selection, kept: bool, key: &ObjectKey, labels: &Marks) -> Selected {
         let labels = || Cow::Owned(labels.iter().map(|(key, value)| (key.into(), value.into())).collect());
         let referenced = || self.references.referenced(&self.subscriber(kept), key);
-        set.selection.select((&key.namespace, &key.name), labels, referenced)
+        selection.select((&key.namespace, &key.name), labels, referenced)
     }
 
     fn subscriber(&self, kept: bool) -> Subscriber {
@@ -193,7 +258,7 @@ impl ClaimTerms {
             paused: true,
             ..Self::default()
         };
-        let (mut active, mut kept) = (Vec::new(), Vec::new());
+        let mut selecting = Vec::new();
         for wanted in bindings.values().filter(|wanted| wanted.placement == claim.placement) {
             let accepted = accepted(claim, wanted);
             let withdrawn = wanted.withdrawn.contains(&claim.resource);
@@ -208,18 +273,25 @@ impl ClaimTerms {
                 .iter()
                 .filter(|(binding, _)| !bindings.contains_key(binding.as_str()));
             let unserved = unserved.flat_map(|(_, claims)| claims);
-            let unserved = unserved.filter(|one| one.group_resource == claim.resource);
-            kept.extend(unserved.map(|claim| (claim, *wanted)));
+            let unserved: Vec<_> = unserved.filter(|one| one.group_resource == claim.resource).collect();
+            terms.kept.add(&unserved, wanted, Bounds::default());
+            selecting.extend(unserved);
             if accepted.is_empty() {
                 continue;
             }
             terms.relink |= wanted.relink;
             terms.exports.push(wanted.export.clone());
-            let claims = if wanted.paused { &mut kept } else { &mut active };
-            claims.extend(accepted.into_iter().map(|claim| (claim, *wanted)));
+            let namespaces = wanted.claim_namespaces.as_ref();
+            let bounds = Bounds::new(namespaces, &wanted.claim_secret_types, &wanted.bound);
+            let claims = if wanted.paused {
+                &mut terms.kept
+            } else {
+                &mut terms.active
+            };
+            claims.add(&accepted, wanted, bounds);
+            selecting.extend(accepted);
         }
-        terms.active = ClaimSet::of(&active);
-        terms.kept = ClaimSet::of(&kept);
+        terms.selecting_labels = descent::selecting_labels(selecting);
         terms
     }
 }
@@ -227,16 +299,23 @@ impl ClaimTerms {
 // === impl ClaimSet ===
 
 impl ClaimSet {
-    /// Joins claims, each with the binding that it comes from.
-    fn of(claims: &[(&PermissionClaim, &Wanted)]) -> Self {
-        let rules = claims.iter().flat_map(|(claim, wanted)| {
-            let references = claim.selector.references.iter();
-            references.filter_map(|reference| rule(reference, wanted))
-        });
-        Self {
-            selection: Selection::of(claims.iter().map(|(claim, _)| &claim.selector)),
-            references: rules.collect(),
+    /// Adds the claims that a binding tells of.
+    fn add(&mut self, claims: &[&PermissionClaim], wanted: &Wanted, bounds: Bounds) {
+        if claims.is_empty() {
+            return;
         }
+        let references = claims.iter().flat_map(|claim| &claim.selector.references);
+        let rules = references.filter_map(|reference| rule(reference, wanted));
+        self.references.extend(rules);
+        self.parts.push(ClaimPart {
+            bounds,
+            selection: Selection::of(claims.iter().map(|claim| &claim.selector)),
+        });
+    }
+
+    /// Whether the claims select nothing.
+    fn is_empty(&self) -> bool {
+        self.parts.iter().all(|part| part.selection == Selection::default())
     }
 }
 

@@ -174,6 +174,10 @@ impl ClaimRunner {
             pending: progress.common.pending,
             failing: progress.common.failing,
             orphans: progress.common.orphans.clone(),
+            left_out: progress
+                .left_out
+                .as_ref()
+                .map(|(key, left_out)| format!("{left_out} of {key}")),
             selects_all: false,
             // No leftovers are reported only once no write is under way either.
             remaining: (is_counted && (progress.leftovers > 0 || progress.is_idle)).then_some(progress.leftovers),
@@ -216,6 +220,7 @@ impl ClaimRunner {
                      OrphanedObjects of that binding says what to do"
                 ),
                 cause: Cause::Other,
+                namespace: None,
             });
         }
         let is_late = self
@@ -225,6 +230,7 @@ impl ClaimRunner {
             reason: "ReferencesUnknown",
             message,
             cause: Cause::Other,
+            namespace: None,
         })
     }
 }

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch as channel;
 
 use super::{
+    descent::Descent,
     pair::{Both, Cluster, Pair, Role},
     plan::{self, Blocked, Mode, Op},
     rules::{ClaimChoice, ClaimRules},
@@ -51,6 +52,8 @@ pub(crate) struct ClaimedProgress {
     pub leftovers: usize,
     /// The provider claims the resource no more and refuses access to it, so that only copies on the consumer are counted.
     pub out_of_reach: bool,
+    /// The first object of the provider that came down without all its labels and annotations, and the key of one of them.
+    pub left_out: Option<(ObjectKey, Box<str>)>,
     /// No worker has an object, and none waits.
     pub is_idle: bool,
     /// Why not all references are known.
@@ -78,6 +81,14 @@ impl Claimed {
         self.namespaces.is_synced() && place().is_none()
     }
 
+    /// Whether the provider's object of a pair may come down.
+    fn descent(&self, key: &ObjectKey, pair: &Pair) -> Descent {
+        let source = pair.sides.provider.as_ref().filter(|side| side.is_source());
+        source.map_or(Descent::Allowed, |source| {
+            self.rules.descent(key, &source.labels, source.secret_type.as_deref())
+        })
+    }
+
     fn mode(&self, key: &ObjectKey, pair: &Pair, place: &Place) -> Mode {
         let namespace = self.consumer_namespaces.get("", &key.namespace);
         let namespace_is_gone = namespace.is_none() && self.consumer_namespaces.is_synced();
@@ -86,6 +97,7 @@ impl Claimed {
             withdrawn: self.rules.is_withdrawn(),
             relink: self.rules.relinks(),
             order: self.order(pair),
+            descent: self.descent(key, pair),
             room: Both {
                 consumer: !place.closing && namespace.is_some_and(|it| it.metadata.deletion_timestamp.is_none()),
                 // Of a namespace that was finalized by force, the provider namespace is given back, and its end would wait for the copy.
@@ -115,7 +127,9 @@ impl SyncStrategy for Claimed {
     const ASSUMES_PLACES: bool = false;
 
     fn plan(&self, key: &ObjectKey, pair: &Pair, place: &Place) -> Steps<Op> {
-        let plan = plan::plan(pair, self.mode(key, pair, place), &|side| side.choice(key, &self.rules));
+        let plan = plan::plan(pair, self.mode(key, pair, place), &|cluster, side| {
+            side.choice(cluster, key, &self.rules)
+        });
         Steps {
             issue: plan.blocked.as_ref().map(issue),
             ops: plan.ops,
@@ -125,7 +139,9 @@ impl SyncStrategy for Claimed {
     fn is_at_rest(&self, key: &ObjectKey, pair: &Pair, _: &Place) -> bool {
         // An order ends with the source that is back.
         self.order(pair);
-        plan::is_at_rest(pair, &|side| side.choice(key, &self.rules))
+        plan::is_at_rest(pair, &|cluster, side| side.choice(cluster, key, &self.rules), || {
+            self.descent(key, pair)
+        })
     }
 
     fn unplaced(&self, _: &ObjectKey, pair: &Pair, has_place: bool) -> Option<Steps<Op>> {
@@ -135,7 +151,7 @@ impl SyncStrategy for Claimed {
         let goes = matches!(copy.role, Role::Copy { .. })
             && !copy.deleting
             && (withdrawn || has_lost_place)
-            && copy.choice(key, &self.rules) == ClaimChoice::Unselected;
+            && copy.choice(Cluster::Consumer, key, &self.rules) == ClaimChoice::Unselected;
         goes.then(|| {
             if copy.paused {
                 return Steps {
@@ -202,6 +218,13 @@ impl SyncStrategy for Claimed {
                 match cluster {
                     Cluster::Consumer => progress.from_provider += 1,
                     Cluster::Provider => progress.from_consumer += 1,
+                }
+                if cluster == Cluster::Consumer
+                    && progress.left_out.as_ref().is_none_or(|(first, _)| key < *first)
+                    && let Some((_, source, _)) = pair.parts()
+                    && let Some(left_out) = &source.left_out
+                {
+                    progress.left_out = Some((key.clone(), left_out.clone()));
                 }
                 let by = pair.parts().map_or(copy, |(_, source, _)| source);
                 let is_countable = !progress.out_of_reach || cluster == Cluster::Consumer;

@@ -1,6 +1,6 @@
 //! What the binding controller wants of the claims of a session, and the progress that it is told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bindery_api::{
     placement::ClaimedPlacement,
@@ -23,6 +23,15 @@ pub struct Wanted {
     pub cluster_wide_secrets: bool,
     /// The consumer namespace that cluster-scoped objects mean by references without a namespace.
     pub cluster_scoped_namespace: Option<String>,
+    /// The consumer namespaces that the claims concern, in both directions: those of `spec.claimNamespaces` that the status lists. `None`
+    /// for all.
+    pub claim_namespaces: Option<BTreeSet<String>>,
+    /// The consumer namespaces that may hold objects of the claims and copies: those that the status lists. `None` for all.
+    pub watched_namespaces: Option<BTreeSet<String>>,
+    /// `spec.claimSecretTypes` of the binding: further types of Secrets that come down.
+    pub claim_secret_types: Vec<String>,
+    /// The resources of the export.
+    pub bound: Vec<GroupResource>,
     /// The claims in effect.
     pub accepted: Vec<PermissionClaim>,
     /// Resources that the binding does not claim any more, and whose copies have to go.
@@ -65,6 +74,8 @@ pub struct ClaimProgress {
     pub orphans: Orphans,
     /// What keeps the claim from being in sync.
     pub problem: Option<Problem>,
+    /// An object of the provider of which labels or annotations did not come down, with the first of them.
+    pub left_out: Option<String>,
     /// The claim of this binding selects every object.
     pub selects_all: bool,
     /// The number of leftovers: copies on both clusters that no accepted claim selects. `None` while that is not known.

@@ -3,8 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use bindery_api::{annotations, labels, v1alpha2::Owner};
-use bindery_runtime::cache::ObjectKey;
-use kube::Client;
+use bindery_runtime::{cache::ObjectKey, errors};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, Client};
 
 use super::{
     pair::{Cluster, Pair, Side},
@@ -63,8 +64,7 @@ pub(crate) async fn apply(
             }
             Op::Delete { on, uid, .. } => delete(writer, target, *on, uid).await,
             Op::DeleteOrphan { on, uid, source_uid } => {
-                let (client, path) = path(writer, target, on.other());
-                match writer.read(client, &path).await? {
+                match read_source(writer, target, on.other()).await? {
                     // The cache was behind. The next plan decides.
                     Some(object) if *object.meta.uid == **source_uid => Ok(Learned::Read {
                         on: on.other(),
@@ -82,6 +82,21 @@ async fn read(writer: &Writer, target: Target<'_>, on: Cluster) -> Result<Learne
     let (client, path) = path(writer, target, on);
     let object = writer.read(client, &path).await?;
     Ok(Learned::Read { on, object })
+}
+
+/// Reads the source of a copy. A namespace of the consumer that does not exist holds none, and the right to read in it went with it.
+async fn read_source(writer: &Writer, target: Target<'_>, on: Cluster) -> Result<Option<Object>, kube::Error> {
+    let (client, path) = path(writer, target, on);
+    match writer.read(client, &path).await {
+        Err(error) if on == Cluster::Consumer && errors::is_forbidden(&error) => {
+            let namespaces: Api<Namespace> = Api::all(client.clone());
+            match namespaces.get_metadata_opt(&target.key.namespace).await? {
+                None => Ok(None),
+                Some(_) => Err(error),
+            }
+        }
+        read => read,
+    }
 }
 
 async fn delete(writer: &Writer, target: Target<'_>, on: Cluster, uid: &str) -> Result<Learned, kube::Error> {

@@ -1,6 +1,6 @@
 //! What a drain has seen, and the progress that follows from it.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use bindery_api::{annotations::PAUSED, v1alpha2::GroupResource};
 use bindery_runtime::{cache::ObjectKey, errors, watch::Event};
@@ -18,22 +18,29 @@ pub(super) struct DrainedObject {
     pub(super) metadata: ObjectMeta,
 }
 
-/// What is known of the objects of all resources of a drain.
+/// The objects of one resource, in one namespace or, with `None`, in all.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Collection {
+    pub(super) resource: GroupResource,
+    pub(super) namespace: Option<String>,
+}
+
+/// What is known of the objects of all collections of a drain.
 #[derive(Debug)]
 pub(super) struct DrainState {
     mode: DrainMode,
-    resources: BTreeMap<GroupResource, ResourceState>,
+    collections: BTreeMap<Collection, CollectionState>,
 }
 
 type Objects = BTreeMap<ObjectKey, Option<ObjectMeta>>;
 
 #[derive(Debug, Default)]
-struct ResourceState {
-    /// The objects that are there, `None` for one that cannot be read. The whole is `None` until the resource is listed.
+struct CollectionState {
+    /// The objects that are there, `None` for one that cannot be read. The whole is `None` until the collection is listed.
     objects: Option<Objects>,
     /// The objects of a list that is not complete yet.
     listing: Objects,
-    /// Why the resource cannot be found or watched.
+    /// Why the collection cannot be found or watched.
     failure: Option<String>,
     /// Why the last write to an object failed.
     write_failures: BTreeMap<ObjectKey, String>,
@@ -42,19 +49,19 @@ struct ResourceState {
 // === impl DrainState ===
 
 impl DrainState {
-    pub(super) fn new(mode: DrainMode, resources: impl IntoIterator<Item = GroupResource>) -> Self {
-        let resources = resources
+    pub(super) fn new(mode: DrainMode, collections: impl IntoIterator<Item = Collection>) -> Self {
+        let collections = collections
             .into_iter()
-            .map(|resource| (resource, ResourceState::default()));
+            .map(|collection| (collection, CollectionState::default()));
         Self {
             mode,
-            resources: resources.collect(),
+            collections: collections.collect(),
         }
     }
 
-    /// Takes an event of the watch of a resource. Returns the objects to look at.
-    pub(super) fn watched(&mut self, resource: &GroupResource, event: Event<DrainedObject>) -> Vec<ObjectKey> {
-        let state = self.resources.entry(resource.clone()).or_default();
+    /// Takes an event of the watch of a collection. Returns the objects to look at.
+    pub(super) fn watched(&mut self, collection: &Collection, event: Event<DrainedObject>) -> Vec<ObjectKey> {
+        let state = self.collections.entry(collection.clone()).or_default();
         match event {
             Event::Rewound => {}
             Event::Reset => state.listing.clear(),
@@ -87,24 +94,24 @@ impl DrainState {
     }
 
     /// Notes whether the version of a resource was found that the consumer serves.
-    pub(super) fn searched(&mut self, resource: &GroupResource, failure: Option<String>) {
-        self.resources.entry(resource.clone()).or_default().failure = failure;
+    pub(super) fn searched(&mut self, collection: &Collection, failure: Option<String>) {
+        self.collections.entry(collection.clone()).or_default().failure = failure;
     }
 
-    /// Notes that the consumer does not serve a resource, so that there are no objects of it.
-    pub(super) fn not_served(&mut self, resource: &GroupResource) {
-        self.resources.entry(resource.clone()).or_default().objects = Some(Objects::new());
+    /// Notes that the consumer does not serve a resource, or has no such namespace, so that there are no objects of it.
+    pub(super) fn is_nowhere(&mut self, collection: &Collection) {
+        self.collections.entry(collection.clone()).or_default().objects = Some(Objects::new());
     }
 
     /// Plans the next write to an object.
-    pub(super) fn plan(&self, resource: &GroupResource, key: &ObjectKey) -> Option<DrainOp> {
-        let objects = self.resources.get(resource)?.objects.as_ref()?;
+    pub(super) fn plan(&self, collection: &Collection, key: &ObjectKey) -> Option<DrainOp> {
+        let objects = self.collections.get(collection)?.objects.as_ref()?;
         plan::plan(objects.get(key)?.as_ref()?, self.mode)
     }
 
     /// Notes the outcome of the last attempt at an object, also that there was nothing to write.
-    pub(super) fn attempted(&mut self, resource: &GroupResource, key: &ObjectKey, failure: Option<String>) {
-        let state = self.resources.entry(resource.clone()).or_default();
+    pub(super) fn attempted(&mut self, collection: &Collection, key: &ObjectKey, failure: Option<String>) {
+        let state = self.collections.entry(collection.clone()).or_default();
         match failure {
             Some(failure) => drop(state.write_failures.insert(key.clone(), failure)),
             None => drop(state.write_failures.remove(key)),
@@ -112,12 +119,12 @@ impl DrainState {
     }
 
     pub(super) fn progress(&self) -> DrainProgress {
-        let counts = self.resources.values().map(|state| state.remaining(self.mode));
-        let mut states = self.resources.iter();
-        let failure = states.find_map(|(resource, state)| Some(self.name(resource, &state.first_failure()?)));
+        let counts = self.collections.values().map(|state| state.remaining(self.mode));
+        let mut states = self.collections.iter();
+        let failure = states.find_map(|(collection, state)| Some(self.name(collection, &state.first_failure()?)));
         let held = || {
-            let mut states = self.resources.iter();
-            states.find_map(|(resource, state)| Some(self.name(resource, &state.first_held(self.mode)?)))
+            let mut states = self.collections.iter();
+            states.find_map(|(collection, state)| Some(self.name(collection, &state.first_held(self.mode)?)))
         };
         DrainProgress {
             remaining: counts.sum(),
@@ -125,19 +132,31 @@ impl DrainState {
         }
     }
 
-    /// Puts the resource in front of a problem where a drain has more than one.
-    fn name(&self, resource: &GroupResource, problem: &str) -> String {
+    /// Puts the collection in front of a problem where a drain has more than one.
+    fn name(&self, collection: &Collection, problem: &str) -> String {
         match self.mode {
             DrainMode::Deleted | DrainMode::All | DrainMode::LetGo => problem.to_owned(),
-            DrainMode::Copies => format!("{resource}: {problem}"),
+            DrainMode::Copies => format!("{collection}: {problem}"),
         }
     }
 }
 
-// === impl ResourceState ===
+// === impl Collection ===
 
-impl ResourceState {
-    /// The number of objects that the drain is not done with; `None` until the resource is listed.
+/// The collection as messages name it, such as `secrets` or `secrets of namespace west`.
+impl fmt::Display for Collection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(f, "{} of namespace {namespace}", self.resource),
+            None => write!(f, "{}", self.resource),
+        }
+    }
+}
+
+// === impl CollectionState ===
+
+impl CollectionState {
+    /// The number of objects that the drain is not done with; `None` until the collection is listed.
     fn remaining(&self, mode: DrainMode) -> Option<usize> {
         let objects = self.objects.as_ref()?.values();
         let left = objects.filter(|meta| match meta {

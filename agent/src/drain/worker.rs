@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use bindery_api::v1alpha2::{APIServiceBinding, GroupResource};
+use bindery_api::v1alpha2::APIServiceBinding;
 use bindery_runtime::{
     backoff::Backoff,
     cache::ObjectKey,
@@ -17,6 +17,7 @@ use bindery_runtime::{
     queue::{Priority, Queue},
     watch::{self, Event, Source},
 };
+use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, ResourceExt as _,
     api::{DeleteParams, Patch, PatchParams},
@@ -32,7 +33,7 @@ use tokio::{
 use super::{
     DrainMode, DrainProgress,
     plan::DrainOp,
-    state::{DrainState, DrainedObject},
+    state::{Collection, DrainState, DrainedObject},
 };
 use crate::{discovery, model::BoundResource};
 
@@ -42,9 +43,9 @@ const RETRY: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_se
 /// Why nothing is written although the cache shows that the binding ends.
 const NOT_ENDING: &str = "the binding is not being deleted any more, as after a restore";
 
-/// A resource to drain.
+/// A collection to drain.
 pub(super) struct Drained {
-    pub(super) resource: GroupResource,
+    pub(super) collection: Collection,
     /// The resource in a version that the consumer serves; `None` if that has to be found out.
     pub(super) served: Option<BoundResource>,
     /// The labels of the objects to drain; `None` for all objects.
@@ -95,22 +96,23 @@ pub(super) async fn publish(shared: Arc<Shared>) {
     }
 }
 
-/// Drains one resource, without end.
+/// Drains one collection, without end.
 pub(super) async fn drain(shared: Arc<Shared>, drained: Drained) {
     let served = match drained.served {
         Some(served) => Some(served),
-        None => shared.find(&drained.resource).await,
+        None => shared.find(&drained.collection).await,
     };
     let Some(served) = served else {
-        return shared.update(|state| state.not_served(&drained.resource));
+        return shared.update(|state| state.is_nowhere(&drained.collection));
     };
     let queue = Queue::new();
-    let mut source = Source::path(served.collection(""));
+    let namespace = drained.collection.namespace.as_deref().unwrap_or_default();
+    let mut source = Source::path(served.collection(namespace));
     if let Some(selector) = drained.selector {
         source = source.labels(selector);
     }
     let handler = {
-        let (shared, resource, queue) = (Arc::clone(&shared), drained.resource.clone(), queue.clone());
+        let (shared, collection, queue) = (Arc::clone(&shared), drained.collection.clone(), queue.clone());
         move |event: Event<DrainedObject>| {
             if matches!(event, Event::Reset | Event::Complete(_)) {
                 shared.round.fetch_add(1, Ordering::Relaxed);
@@ -119,7 +121,7 @@ pub(super) async fn drain(shared: Arc<Shared>, drained: Drained) {
                 Event::Complete(_) => Priority::Backlog,
                 _ => Priority::Live,
             };
-            let keys = shared.update(|state| state.watched(&resource, event));
+            let keys = shared.update(|state| state.watched(&collection, event));
             for key in keys {
                 queue.add(key, priority);
             }
@@ -134,8 +136,8 @@ pub(super) async fn drain(shared: Arc<Shared>, drained: Drained) {
         handler,
     ));
     for _ in 0..WORKERS {
-        let (shared, resource) = (Arc::clone(&shared), drained.resource.clone());
-        tasks.spawn(shared.work(resource, served.clone(), queue.clone()));
+        let (shared, collection) = (Arc::clone(&shared), drained.collection.clone());
+        tasks.spawn(shared.work(collection, served.clone(), queue.clone()));
     }
     while tasks.join_next().await.is_some() {}
 }
@@ -173,30 +175,43 @@ impl Shared {
         changed
     }
 
-    /// Finds the version of a resource that the consumer serves, as long as that takes; `None` if it serves none.
-    async fn find(&self, resource: &GroupResource) -> Option<BoundResource> {
+    /// Finds the version of a resource that the consumer serves, as long as that takes; `None` if it serves none, or has no such
+    /// namespace.
+    async fn find(&self, collection: &Collection) -> Option<BoundResource> {
         for attempt in 0.. {
-            match discovery::served(&self.consumer.write, resource).await {
-                Ok(served) => {
-                    self.update(|state| state.searched(resource, None));
-                    return discovery::highest(resource, &served);
+            match self.search(collection).await {
+                Ok(found) => {
+                    self.update(|state| state.searched(collection, None));
+                    return found;
                 }
-                Err(error) => self.update(|state| state.searched(resource, Some(errors::explain(&error)))),
+                Err(error) => self.update(|state| state.searched(collection, Some(errors::explain(&error)))),
             }
             sleep(RETRY.delay(attempt)).await;
         }
         None
     }
 
-    async fn work(self: Arc<Self>, resource: GroupResource, served: BoundResource, queue: Queue<ObjectKey>) {
+    async fn search(&self, collection: &Collection) -> Result<Option<BoundResource>, kube::Error> {
+        if let Some(namespace) = &collection.namespace {
+            // The right to list in a namespace goes with it.
+            let namespaces: Api<Namespace> = Api::all(self.consumer.write.clone());
+            if namespaces.get_metadata_opt(namespace).await?.is_none() {
+                return Ok(None);
+            }
+        }
+        let served = discovery::served(&self.consumer.write, &collection.resource).await?;
+        Ok(discovery::highest(&collection.resource, &served))
+    }
+
+    async fn work(self: Arc<Self>, collection: Collection, served: BoundResource, queue: Queue<ObjectKey>) {
         while let Some(work) = queue.next().await {
             let key = work.key().clone();
-            let failure = self.write(&resource, &served, &key).await.err();
+            let failure = self.write(&collection, &served, &key).await.err();
             let problem = failure.as_ref().map(errors::explain);
             if let Some(problem) = &problem {
                 tracing::debug!(object = %key, mode = ?self.mode, problem, "drained object not written");
             }
-            self.update(|state| state.attempted(&resource, &key, problem));
+            self.update(|state| state.attempted(&collection, &key, problem));
             match failure {
                 None => drop(work),
                 Some(_) => work.retry(RETRY),
@@ -204,13 +219,8 @@ impl Shared {
         }
     }
 
-    async fn write(
-        &self,
-        resource: &GroupResource,
-        served: &BoundResource,
-        key: &ObjectKey,
-    ) -> Result<(), kube::Error> {
-        let is_due = self.state.lock().plan(resource, key).is_some();
+    async fn write(&self, collection: &Collection, served: &BoundResource, key: &ObjectKey) -> Result<(), kube::Error> {
+        let is_due = self.state.lock().plan(collection, key).is_some();
         if !is_due {
             return Ok(());
         }
@@ -219,7 +229,7 @@ impl Shared {
             return Err(kube::Error::Service(NOT_ENDING.into()));
         }
         // A list may have shown another version meanwhile.
-        let Some(op) = self.state.lock().plan(resource, key) else {
+        let Some(op) = self.state.lock().plan(collection, key) else {
             return Ok(());
         };
         let requests = Request::new(served.collection(&key.namespace));

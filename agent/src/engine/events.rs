@@ -15,23 +15,33 @@ use crate::{
     model::object::{Meta, Object, Version},
 };
 
-/// Returns the event handler for the watch of the consumer's objects.
-pub(crate) fn consumer<F: SyncStrategy>(shared: Arc<Shared<F>>) -> impl FnMut(Event<Object>) + Send {
+/// Returns the event handler for the watch of the consumer's objects in one namespace or, with `None`, in all. A list of a namespace tells
+/// nothing of the others. Events are ignored once the engine watches other namespaces.
+pub(crate) fn consumer<F: SyncStrategy>(
+    shared: Arc<Shared<F>>,
+    namespace: Option<Arc<str>>,
+) -> impl FnMut(Event<Object>) + Send {
     let mut listing = None;
     let mut is_listed = false;
     move |event| {
-        shared.watch_state(&Watched::Consumer, &event);
+        let current = || Some(shared.index.lock()).filter(|index| index.has_watch(namespace.as_deref()));
+        if current().is_none() {
+            return;
+        }
+        shared.watch_state(&Watched::Consumer(namespace.clone()), &event);
         shared.doubt_if_anew(&event, &mut is_listed);
         if !matches!(event, Event::Complete(_)) {
             shared.strategy.consumer_event(&event);
         }
         match event {
-            Event::Rewound => shared.index.lock().consumer_rewound(),
-            Event::Reset => listing = Some(shared.index.lock().begin()),
+            Event::Rewound => shared.index.lock().consumer_rewound(namespace.as_ref()),
+            Event::Reset => listing = Some(shared.index.lock().begin_in(namespace.as_ref())),
             Event::Listed(object) => {
                 if let Some(listing) = &mut listing {
                     let key = key_of(&object);
-                    shared.index.lock().consumer_shown(&key, object, listing);
+                    if let Some(mut index) = current() {
+                        index.consumer_shown(&key, object, listing);
+                    }
                 }
             }
             Event::Unreadable(named) => {
@@ -43,9 +53,11 @@ pub(crate) fn consumer<F: SyncStrategy>(shared: Arc<Shared<F>>) -> impl FnMut(Ev
                 let Some(mut listing) = listing.take() else {
                     return;
                 };
-                let mut index = shared.index.lock();
+                let Some(mut index) = current() else {
+                    return;
+                };
                 let gone = index.consumer_listed(&mut listing, parse(&version));
-                let keys = shared.due(&mut index, None);
+                let keys = shared.due(&mut index, namespace.as_ref());
                 let places = index.places();
                 // With the index locked: no deletion may rely on an older count, and no progress may show an empty queue.
                 shared.tell_guard(&index);
@@ -59,14 +71,18 @@ pub(crate) fn consumer<F: SyncStrategy>(shared: Arc<Shared<F>>) -> impl FnMut(Ev
             }
             Event::Applied(object) => {
                 let key = key_of(&object);
-                let mut index = shared.index.lock();
+                let Some(mut index) = current() else {
+                    return;
+                };
                 if index.consumer_seen(&key, object) && shared.is_due(&mut index, &key) {
                     shared.queue.add(key, Priority::Live);
                 }
             }
             Event::Deleted(object) => {
                 let key = key_of(&object);
-                shared.index.lock().consumer_deleted(&key, Some(&object.meta.uid));
+                if let Some(mut index) = current() {
+                    index.consumer_deleted(&key, Some(&object.meta.uid));
+                }
                 shared.queue.add(key, Priority::Live);
             }
             Event::Failed(_) | Event::Following => {}
@@ -323,8 +339,7 @@ impl<F: SyncStrategy> Shared<F> {
 
     fn watch_state(&self, watched: &Watched, event: &Event<Object>) {
         if let Event::Listed(object) | Event::Applied(object) | Event::Deleted(object) = event {
-            self.meter
-                .shown(*watched == Watched::Consumer, object.meta.resource_version);
+            self.meter.shown(watched.is_consumer(), object.meta.resource_version);
         }
         let failure = match event {
             Event::Failed(error) => Some(error),

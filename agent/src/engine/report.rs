@@ -1,6 +1,11 @@
 //! The problems of an engine's objects and watches, and the messages about them.
 
-use std::{collections::HashMap, fmt, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
 
 use bindery_api::conditions::CONTRACT_UNVERIFIED;
 use bindery_runtime::{cache::ObjectKey, errors};
@@ -30,6 +35,8 @@ pub struct Problem {
     pub message: String,
     /// The kind of the cause, on which retries, conditions and advice depend.
     pub cause: Cause,
+    /// The consumer namespace of the watch or object that fails; `None` if it is in none.
+    pub namespace: Option<Arc<str>>,
 }
 
 /// What is wrong with one object.
@@ -62,11 +69,12 @@ pub enum Cause {
 /// A watch of an engine, or its request for a provider namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Watched {
-    Consumer,
+    /// The watch of this consumer namespace, or with `None` of the whole consumer.
+    Consumer(Option<Arc<str>>),
     /// The watch of this provider namespace; empty for the cluster-wide watch.
-    Provider(std::sync::Arc<str>),
+    Provider(Arc<str>),
     /// The request for the provider namespace of this consumer namespace.
-    Place(std::sync::Arc<str>),
+    Place(Arc<str>),
 }
 
 /// The pause before an invalid object is tried again. Only a change of the object or its schema helps, and a change of the
@@ -106,6 +114,14 @@ impl Issues {
         }
     }
 
+    /// Forgets the failures of the consumer's watches that are none of these any more, by their namespaces.
+    pub(crate) fn retain_consumer_watches(&mut self, watches: &BTreeSet<Option<Arc<str>>>) {
+        self.watch.retain(|watched, _| match watched {
+            Watched::Consumer(namespace) => watches.contains(namespace),
+            Watched::Provider(_) | Watched::Place(_) => true,
+        });
+    }
+
     /// The objects to try again because a cluster answers again.
     pub(crate) fn transient(&self) -> Vec<ObjectKey> {
         let issues = self.by_key.iter().filter(|(_, issue)| issue.transient);
@@ -131,7 +147,7 @@ impl Issues {
     pub(crate) fn forbidden_watch(&self) -> Option<Problem> {
         let forbidden = self.watch.iter().filter(|(watched, failure)| {
             let is_of_all = match watched {
-                Watched::Consumer => true,
+                Watched::Consumer(_) => true,
                 Watched::Provider(namespace) => namespace.is_empty(),
                 Watched::Place(_) => false,
             };
@@ -151,6 +167,7 @@ impl Issues {
                 reason: issue.reason,
                 message: format!("{key}: {}", issue.message),
                 cause: issue.cause,
+                namespace: Some(Arc::clone(&key.namespace)).filter(|namespace| !namespace.is_empty()),
             })
         })
     }
@@ -162,7 +179,7 @@ impl Failure {
     /// The problem that a failing watch is.
     fn problem(&self, watched: &Watched) -> Problem {
         let (reason, cause) = match (self.is_forbidden, watched) {
-            (true, Watched::Consumer) => ("Forbidden", Cause::ConsumerForbids),
+            (true, Watched::Consumer(_)) => ("Forbidden", Cause::ConsumerForbids),
             (true, Watched::Provider(_) | Watched::Place(_)) => ("Forbidden", Cause::ProviderForbids),
             (false, _) => ("Unreachable", Cause::Unreachable),
         };
@@ -170,16 +187,32 @@ impl Failure {
             reason,
             message: format!("cannot {watched}: {}", self.message),
             cause,
+            namespace: watched.consumer_namespace().cloned(),
         }
     }
 }
 
 // === impl Watched ===
 
+impl Watched {
+    /// Whether it is a watch of the consumer.
+    pub(crate) fn is_consumer(&self) -> bool {
+        matches!(self, Self::Consumer(_))
+    }
+
+    fn consumer_namespace(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Consumer(namespace) => namespace.as_ref(),
+            Self::Provider(_) | Self::Place(_) => None,
+        }
+    }
+}
+
 impl fmt::Display for Watched {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Consumer => f.write_str("watch the consumer"),
+            Self::Consumer(None) => f.write_str("watch the consumer"),
+            Self::Consumer(Some(namespace)) => write!(f, "watch namespace {namespace} of the consumer"),
             Self::Provider(namespace) if namespace.is_empty() => f.write_str("watch the provider"),
             Self::Provider(namespace) => write!(f, "watch namespace {namespace} of the provider"),
             Self::Place(namespace) => write!(f, "get a provider namespace for namespace {namespace}"),
@@ -287,21 +320,26 @@ mod tests {
         );
         assert!(issues.problem().unwrap().message.starts_with("ns/a: "));
         let gone = kube::Error::Api(kube::core::Status::failure("gone", "Gone").with_code(403).boxed());
-        issues.set_watch(Watched::Consumer, Some(&gone));
+        issues.set_watch(Watched::Consumer(None), Some(&gone));
         let problem = issues.problem().unwrap();
         assert_eq!(problem.message, "cannot watch the consumer: gone");
         assert_eq!(problem.cause, Cause::ConsumerForbids);
-        assert!(issues.set_watch(Watched::Consumer, None));
-        assert!(!issues.set_watch(Watched::Consumer, None));
+        assert!(issues.set_watch(Watched::Consumer(None), None));
+        assert!(!issues.set_watch(Watched::Consumer(None), None));
     }
 
     #[test]
     fn a_watch_of_all_objects_that_lacks_a_right_is_told_by_itself() {
         let error = |code| kube::Error::Api(kube::core::Status::failure("no", "No").with_code(code).boxed());
         for (watched, code, expect) in [
-            (Watched::Consumer, 403, Some(Cause::ConsumerForbids)),
+            (Watched::Consumer(None), 403, Some(Cause::ConsumerForbids)),
+            (
+                Watched::Consumer(Some("west".into())),
+                403,
+                Some(Cause::ConsumerForbids),
+            ),
             (Watched::Provider("".into()), 403, Some(Cause::ProviderForbids)),
-            (Watched::Consumer, 503, None),
+            (Watched::Consumer(None), 503, None),
             (Watched::Provider("kube-bind-x-ranch".into()), 403, None),
             (Watched::Place("ranch".into()), 403, None),
         ] {

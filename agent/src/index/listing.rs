@@ -23,6 +23,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Listing {
     round: u32,
+    /// The consumer namespace of a list of the consumer; `None` for one of the whole cluster, and for lists of the provider.
+    namespace: Option<Arc<str>>,
     /// Keys of shown objects that no pair has as its key: objects that cannot be decoded, and copies that are never synced
     /// or in another object's place. The key of a copy is its own name, in the consumer's namespace.
     named: HashSet<ObjectKey, RandomState>,
@@ -45,9 +47,15 @@ impl Listing {
 impl<P: Known> Index<P> {
     /// Begins a list of either cluster.
     pub(crate) fn begin(&mut self) -> Listing {
+        self.begin_in(None)
+    }
+
+    /// Begins a list of the consumer, of one namespace or of all.
+    pub(crate) fn begin_in(&mut self, namespace: Option<&Arc<str>>) -> Listing {
         self.round += 1;
         Listing {
             round: self.round,
+            namespace: namespace.cloned(),
             named: HashSet::default(),
             older: Vec::new(),
         }
@@ -96,9 +104,12 @@ impl<P: Known> Index<P> {
     /// A list that shows an older version of an object than one that it comes after shows that the consumer went back in time and gave out
     /// higher versions since, as etcd does after a restore with `--bump-revision`.
     pub(crate) fn consumer_listed(&mut self, listing: &mut Listing, version: Version) -> Vec<ObjectKey> {
-        self.consumer_synced = true;
+        let namespace = listing.namespace.as_ref();
+        self.consumer_lists.complete(namespace);
         let is_older = |entry: &Entry<P>| entry.pair.consumer().is_some_and(|(_, known)| known <= version);
-        let mut gone = self.select(None, |entry| entry.consumer_round < listing.round && is_older(entry));
+        let mut gone = self.select(namespace, |entry| {
+            entry.consumer_round < listing.round && is_older(entry)
+        });
         gone.retain(|key| !listing.named.contains(key));
         for key in &gone {
             self.consumer_deleted(key, None);
@@ -107,7 +118,7 @@ impl<P: Known> Index<P> {
             |index: &Self, key: &ObjectKey| index.consumer_version(key).is_some_and(|(_, known)| known <= version);
         listing.older.retain(|(key, _)| is_known_by_then(self, key));
         if !listing.older.is_empty() {
-            self.consumer_rewound();
+            self.consumer_rewound(listing.namespace.as_ref());
         }
         for (key, object) in std::mem::take(&mut listing.older) {
             self.consumer_seen(&key, object);
@@ -167,7 +178,7 @@ impl<P: Known> Index<P> {
         let mut due = Vec::new();
         for (row, entries) in rows {
             let place = self.places.get(row);
-            let place = place.map(|place| (place, self.consumer_synced && place.listed));
+            let place = place.map(|place| (place, self.consumer_lists.is_listed(row) && place.listed));
             for (name, entry) in entries {
                 let key = ObjectKey::new(Arc::clone(row), Arc::clone(name));
                 if is_due(&key, &mut entry.pair, place) {

@@ -75,7 +75,7 @@ impl Orphans {
 impl<P: Known> Index<P> {
     /// The number of orphans, where both clusters were listed. It may include copies in provider namespaces that are not listed yet.
     pub(crate) fn orphan_count(&self) -> usize {
-        if self.consumer_synced { self.unsourced } else { 0 }
+        if self.consumer_synced() { self.unsourced } else { 0 }
     }
 
     /// The orphans. They are searched for only if there are any.

@@ -93,6 +93,44 @@ fn a_list_ends_what_it_did_not_show_but_not_what_is_newer() {
 }
 
 #[test]
+fn a_list_of_one_consumer_namespace_tells_of_that_alone() {
+    let mut index = index();
+    let namespaces = |names: &[&str]| ConsumerScope::Namespaces(names.iter().map(|&name| name.into()).collect());
+    let at = |namespace: &str| ObjectKey::new(namespace, "a");
+    assert_eq!(
+        index.set_consumer_scope(&namespaces(&["east", "west"])),
+        Some(Vec::new())
+    );
+    for namespace in ["east", "west"] {
+        index.consumer_seen(&at(namespace), object(namespace, "a", namespace, 5));
+        index.set_place(&namespace.into(), Some(format!("contract-{namespace}").into()), false);
+        list_provider(&mut index, namespace, vec![], 5);
+    }
+    let list_west = |index: &mut Index<Pair>, shown: Option<Object>, version| {
+        let mut listing = index.begin_in(Some(&"west".into()));
+        if let Some(object) = shown {
+            index.consumer_shown(&at("west"), object, &mut listing);
+        }
+        index.consumer_listed(&mut listing, Version(version))
+    };
+    assert!(list_west(&mut index, Some(object("west", "a", "west", 5)), 9).is_empty());
+    assert!(index.known(&at("west")).is_some() && index.known(&at("east")).is_none());
+    assert!(!index.consumer_synced(), "east was not listed");
+    // A list that goes back in time rewinds its own namespace.
+    assert!(index.known(&at("west")).is_some());
+    index.consumer_rewound(Some(&"west".into()));
+    assert!(!index.consumer_seen(&at("east"), object("east", "a", "east", 4)));
+    assert!(index.consumer_seen(&at("west"), object("west", "a", "west", 4)));
+    assert_eq!(list_west(&mut index, None, 10), [at("west")]);
+    assert_eq!(index.consumer_count(), 1, "that of east");
+    // What is not watched any more is forgotten.
+    assert_eq!(index.set_consumer_scope(&namespaces(&["west"])), Some(vec![at("east")]));
+    assert_eq!(index.set_consumer_scope(&namespaces(&["west"])), None);
+    assert_eq!(index.consumer_count(), 0);
+    assert!(index.consumer_synced());
+}
+
+#[test]
 fn what_is_older_than_our_own_write_is_passed_over() {
     let mut index = index();
     index.consumer_seen(&key("a"), object("ns", "a", "u", 5));
@@ -278,7 +316,7 @@ fn copies_without_a_source_are_orphans_unless_its_end_was_seen() {
     index.consumer_seen(&key("c"), object("ns", "c", "other", 11));
     assert_eq!((orphans(&index), index.orphans().replaced), (vec!["c".to_owned()], 1));
     assert_eq!(index.orphans_in(seen), None, "they were others");
-    index.consumer_rewound();
+    index.consumer_rewound(None);
     assert_eq!(orphans(&index), ["a", "c"], "its end is no evidence after a restore");
     index.set_place(&"ns".into(), None, false);
     assert_eq!(orphans(&index), [""; 0]);
@@ -612,7 +650,7 @@ fn a_cluster_that_went_back_in_time_is_believed() {
     assert_eq!(gone, [key("b")]);
     // A cluster that went back in time does not affect the versions of the other.
     assert!(!index.consumer_seen(&key("a"), object("ns", "a", "u", 9)));
-    index.consumer_rewound();
+    index.consumer_rewound(None);
     assert!(index.consumer_seen(&key("a"), object("ns", "a", "u", 9)));
 }
 

@@ -10,7 +10,7 @@ use bindery_runtime::cache::ObjectKey;
 use serde_json::{Value, value::RawValue};
 use tokio::sync::watch;
 
-use super::{DueCalls, Listing, ReferenceRule, References, Referrers, RetainedReferrer, State, call};
+use super::{DueCalls, Listing, ReferenceChange, ReferenceRule, References, Referrers, RetainedReferrer, State, call};
 use crate::model::object::Object;
 
 /// Indexes the references of one bound resource. When it is dropped, the references of the resource are forgotten.
@@ -51,6 +51,7 @@ impl ReferenceIndexer {
     pub(crate) fn listing(&self) {
         let mut state = self.references.state.lock();
         if let Some(referrers) = self.referrers(&mut state) {
+            referrers.namespaces.begin();
             let round = *referrers.round.borrow();
             let keys = HashSet::new();
             referrers.listing = Some(Listing { round, keys });
@@ -63,6 +64,7 @@ impl ReferenceIndexer {
     /// Notes what an object refers to that was listed, created or changed.
     pub(crate) fn seen(&self, object: &Object) {
         let key = ObjectKey::new(Arc::clone(&object.meta.namespace), Arc::clone(&object.meta.name));
+        self.note(&key);
         let mut state = self.references.state.lock();
         let retained = self
             .referrers(&mut state)
@@ -80,6 +82,8 @@ impl ReferenceIndexer {
     /// object until the copy is shown, and then those of the copy, which was not written for the last changes of an object that was deleted
     /// right after them.
     pub(crate) fn retain(&self, key: &ObjectKey, copy: Option<&Object>) {
+        // The copy that is retained needs the claimed objects of its namespace.
+        self.note(key);
         let mut state = self.references.state.lock();
         let Some(referrers) = self.referrers(&mut state) else {
             return;
@@ -110,6 +114,21 @@ impl ReferenceIndexer {
             }) => self.read(key, &object),
             _ => {}
         }
+    }
+
+    /// Notes that there is an object in a namespace.
+    fn note(&self, key: &ObjectKey) {
+        let mut calls = DueCalls::new();
+        let mut state = self.references.state.lock();
+        let is_first = self
+            .referrers(&mut state)
+            .is_some_and(|referrers| referrers.namespaces.add(key));
+        if is_first {
+            let change = ReferenceChange::Namespace(Arc::clone(&key.namespace));
+            state.call_everyone(&change, &mut calls);
+        }
+        drop(state);
+        call(calls);
     }
 
     /// Notes what an object refers to, by itself or by its copy.
@@ -158,6 +177,7 @@ impl ReferenceIndexer {
         let Some(referrers) = self.referrers(&mut state) else {
             return;
         };
+        referrers.namespaces.add(&key);
         if let Some(listing) = referrers
             .listing
             .as_mut()
@@ -177,6 +197,13 @@ impl ReferenceIndexer {
         });
         if is_retained == Some(false) {
             state.set(&self.resource, key.clone(), &[], &mut calls);
+            let is_last = self
+                .referrers(&mut state)
+                .is_some_and(|referrers| referrers.namespaces.remove(key));
+            if is_last {
+                let change = ReferenceChange::Namespace(Arc::clone(&key.namespace));
+                state.call_everyone(&change, &mut calls);
+            }
         }
         drop(state);
         call(calls);
@@ -193,6 +220,8 @@ impl ReferenceIndexer {
         let Some(listing) = referrers.listing.take() else {
             return;
         };
+        let retained = &referrers.retained;
+        let lost = referrers.namespaces.end(|key| retained.contains_key(key));
         let known = referrers.objects.keys();
         let is_kept = |key: &ObjectKey| listing.keys.contains(key) || referrers.retained.contains_key(key);
         let gone: Vec<_> = known.filter(|key| !is_kept(key)).cloned().collect();
@@ -204,6 +233,14 @@ impl ReferenceIndexer {
         }
         if is_news {
             state.call_all(&self.resource, &mut calls);
+        }
+        match lost {
+            None => state.call_everyone(&ReferenceChange::All, &mut calls),
+            Some(lost) => {
+                for namespace in lost {
+                    state.call_everyone(&ReferenceChange::Namespace(namespace), &mut calls);
+                }
+            }
         }
         drop(state);
         call(calls);

@@ -69,6 +69,8 @@ fn told(heard: &Mutex<Vec<ReferenceChange>>) -> Vec<String> {
     for changed in std::mem::take(&mut *heard.lock()) {
         match changed {
             ReferenceChange::All => names.push("all".to_owned()),
+            // What concerns the references alone is told here.
+            ReferenceChange::Namespace(_) => {}
             ReferenceChange::Objects(objects) => names.extend(objects.iter().map(|object| {
                 let namespace = object.namespace.as_deref().unwrap_or("*");
                 format!("{namespace}/{}", object.name)
@@ -77,6 +79,36 @@ fn told(heard: &Mutex<Vec<ReferenceChange>>) -> Vec<String> {
     }
     names.sort();
     names
+}
+
+#[test]
+fn a_namespace_is_told_of_with_its_first_bound_object_and_its_last() {
+    let (references, indexer, heard) = set_up();
+    let namespaces = || -> Vec<String> {
+        let changes = std::mem::take(&mut *heard.lock());
+        let namespaces = changes.into_iter().filter_map(|change| match change {
+            ReferenceChange::Namespace(namespace) => Some(namespace.to_string()),
+            ReferenceChange::All | ReferenceChange::Objects(_) => None,
+        });
+        namespaces.collect()
+    };
+    let has_bound = |namespace: &str| references.has_bound(&[sheriffs()], namespace);
+    assert_eq!(has_bound("west"), No);
+    indexer.seen(&sheriff("west", "wyatt", &[]));
+    indexer.seen(&sheriff("west", "virgil", &[]));
+    assert_eq!(
+        (namespaces(), has_bound("west"), has_bound("east")),
+        (vec!["west".to_owned()], Yes, No)
+    );
+    indexer.gone(&key("west", "wyatt"));
+    assert_eq!((namespaces(), has_bound("west")), (Vec::new(), Yes));
+    indexer.gone(&key("west", "virgil"));
+    assert_eq!((namespaces(), has_bound("west")), (vec!["west".to_owned()], No));
+    let unknown = GroupResource::new("wildwest.dev", "cowboys");
+    assert_eq!(
+        references.has_bound(&[sheriffs(), unknown], "west"),
+        Referenced::Unknown
+    );
 }
 
 #[test]

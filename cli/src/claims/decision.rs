@@ -7,7 +7,7 @@ use bindery_api::{
     v1alpha2::{APIServiceBinding, GroupResource, PermissionClaim},
 };
 pub(crate) use bindery_sdk::manifests::Decision;
-use k8s_openapi::api::rbac::v1::ClusterRole;
+use k8s_openapi::api::rbac::v1::PolicyRule;
 
 use super::rules::holds_claim;
 use crate::text::joined;
@@ -41,12 +41,12 @@ pub(crate) fn check_rejected<'a>(
 }
 
 /// Decides about the claims of an offer. Accepted are those that are neither rejected now nor by the installed
-/// binding, whose role is `role`.
+/// binding, whose roles have these `rules`.
 pub(crate) fn decide(
     claims: &[PermissionClaim],
     reject: &[GroupResource],
     binding: Option<&APIServiceBinding>,
-    role: Option<&ClusterRole>,
+    rules: &[PolicyRule],
 ) -> Decision {
     let rejected: BTreeSet<_> = binding
         .iter()
@@ -59,7 +59,6 @@ pub(crate) fn decide(
         .map(|claim| claim.group_resource.clone())
         .filter(|resource| !rejected.contains(resource))
         .collect();
-    let rules = role.and_then(|role| role.rules.as_deref()).unwrap_or_default();
     let in_effect = binding
         .and_then(|binding| binding.status.as_ref())
         .map_or(&[][..], |status| &status.permission_claims);

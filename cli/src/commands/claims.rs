@@ -9,8 +9,8 @@ use bindery_api::{
     v1alpha2::{APIServiceBinding, GroupResource, PermissionClaim},
 };
 use jiff::Timestamp;
-use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
-use kube::ResourceExt as _;
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use kube::{Resource, ResourceExt as _};
 use tokio::time::Instant;
 
 use change::Change;
@@ -63,7 +63,7 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &ClaimsArgs) -
     // The bindings of bundles have no role of their own.
     let own = change.claimed(&before).filter(|_| bundle_of(&binding).is_none());
     for claim in own {
-        give_right(&consumer, &args.binding, claim, steps).await?;
+        give_right(&consumer, &binding, claim, steps).await?;
     }
     answer(&consumer, &binding, &change, known.offered.as_deref(), steps).await?;
     if args.wait {
@@ -79,10 +79,7 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &ClaimsArgs) -
         steps.note(&unfinished(&args.binding, &change.reject));
     }
     let binding = consumer.binding(&args.binding).await?;
-    let rules = consumer
-        .role_for(&binding)
-        .await?
-        .map(|role| role.rules.unwrap_or_default());
+    let rules = Some(consumer.rules_for(&binding).await?);
     let known = Known { rules, ..known };
     let mut after = states(&binding, &known);
     change.keep(&before, &mut after);
@@ -177,51 +174,77 @@ pub(super) async fn take_rights(
         withdrawn?;
         steps.done(&format!("the konnector has withdrawn the claims on {}", joined(claims)));
     }
-    let Some(role) = consumer.role(binding).await? else {
-        return Ok(());
+    let without = |rules: &[PolicyRule]| {
+        let claims = claims.iter();
+        claims.fold(rules.to_vec(), |rules, claim| rules::without_claim(&rules, claim))
     };
-    let rules = role.rules.as_deref().unwrap_or_default();
-    let without = claims
-        .iter()
-        .fold(rules.to_vec(), |rules, claim| rules::without_claim(&rules, claim));
-    change_role(consumer, &role, without, steps).await
+    if let Some(role) = consumer.role(binding).await? {
+        change_role(consumer, &role, role.rules.as_deref(), without, steps).await?;
+    }
+    for role in consumer.roles(binding).await? {
+        change_role(consumer, &role, role.rules.as_deref(), without, steps).await?;
+    }
+    Ok(())
 }
 
-/// Gives the konnector the right on a claimed resource.
+/// Gives the konnector the right on a claimed resource, where the claims of the binding concern objects.
 async fn give_right(
     consumer: &Consumer,
-    binding: &str,
+    binding: &APIServiceBinding,
     claim: &GroupResource,
     steps: &mut Steps,
 ) -> Result<(), Failure> {
-    let name = names::konnector_cluster_role(binding);
-    let role = consumer.role(binding).await?.ok_or_else(|| {
+    let name = binding.name_any();
+    let with = |rules: &[PolicyRule]| {
+        if rules::holds_claim(rules, claim) {
+            rules.to_vec()
+        } else {
+            rules::with_claim(rules, claim)
+        }
+    };
+    let lacks = |role: String| {
         Failure::Usage(format!(
-            "ClusterRole {name} does not exist, so the konnector cannot get a right on {claim}; bind again with kubectl bind, or \
-             ask the owner of APIServiceBinding {binding} to give the konnector that right"
+            "{role} does not exist, so the konnector cannot get a right on {claim}; bind again with kubectl bind, or ask the owner of \
+             APIServiceBinding {name} to give the konnector that right"
         ))
-    })?;
-    let rules = role.rules.as_deref().unwrap_or_default();
-    if rules::holds_claim(rules, claim) {
-        return Ok(());
+    };
+    let role_name = names::konnector_cluster_role(&name);
+    if binding.spec.claim_namespaces.is_empty() {
+        let role = consumer.role(&name).await?;
+        let role = role.ok_or_else(|| lacks(format!("ClusterRole {role_name}")))?;
+        return change_role(consumer, &role, role.rules.as_deref(), with, steps).await;
     }
-    change_role(consumer, &role, rules::with_claim(rules, claim), steps).await
+    let roles = consumer.roles(&name).await?;
+    for namespace in &binding.spec.claim_namespaces {
+        let role = roles.iter().find(|role| role.namespace().as_ref() == Some(namespace));
+        let role = role.ok_or_else(|| lacks(format!("Role {namespace}/{role_name}")))?;
+        change_role(consumer, role, role.rules.as_deref(), with, steps).await?;
+    }
+    Ok(())
 }
 
-async fn change_role(
+/// Changes the rules of a role, if that makes others of them.
+async fn change_role<K: Resource<DynamicType = ()>>(
     consumer: &Consumer,
-    role: &ClusterRole,
-    rules: Vec<PolicyRule>,
+    role: &K,
+    rules: Option<&[PolicyRule]>,
+    change: impl Fn(&[PolicyRule]) -> Vec<PolicyRule>,
     steps: &mut Steps,
 ) -> Result<(), Failure> {
-    if role.rules.as_ref() == Some(&rules) {
+    let before = rules.unwrap_or_default();
+    let after = change(before);
+    if after == before {
         return Ok(());
     }
-    if !manifests::is_ours(&role.metadata) {
-        return Err(Conflict::ForeignRole { name: role.name_any() }.into());
+    let name = match role.namespace() {
+        Some(namespace) => format!("{namespace}/{}", role.name_any()),
+        None => role.name_any(),
+    };
+    if !manifests::is_ours(role.meta()) {
+        return Err(Conflict::ForeignRole { name }.into());
     }
-    consumer.set_rules(role, &rules).await?;
-    steps.done(&format!("changed ClusterRole {}", role.name_any()));
+    consumer.set_rules(role, &after).await?;
+    steps.done(&format!("changed {} {name}", K::kind(&())));
     Ok(())
 }
 
@@ -237,8 +260,8 @@ fn unfinished(binding: &str, claims: &BTreeSet<GroupResource>) -> String {
 
 /// Reads the konnector's rights and the provider's claims. What cannot be read is noted and left out.
 async fn known(consumer: &Consumer, binding: &APIServiceBinding, steps: &Steps) -> Known {
-    let rules = match consumer.role_for(binding).await {
-        Ok(role) => Some(role.and_then(|role| role.rules).unwrap_or_default()),
+    let rules = match consumer.rules_for(binding).await {
+        Ok(rules) => Some(rules),
         Err(failure) => {
             steps.note(&format!("the konnector's rights are not shown: {failure}"));
             None

@@ -9,6 +9,7 @@ use crate::{
     errors::Failure,
     provider::offer::Offer,
     render::{output::printable, steps::Steps},
+    text::joined,
 };
 
 /// Prints what claims select and what accepting them means.
@@ -21,13 +22,31 @@ pub(super) fn explain<'a>(claims: impl IntoIterator<Item = &'a PermissionClaim>,
     }
 }
 
-/// Prints the claims of an offer, and which of them are rejected.
-pub(super) fn explain_offer(offer: &Offer, decision: &Decision, steps: &Steps) {
+/// Prints the claims of an offer, which of them are rejected, and which namespaces they concern: those that `spec.claimNamespaces` of the
+/// binding lists.
+pub(super) fn explain_offer(offer: &Offer, decision: &Decision, namespaces: &[String], steps: &Steps) {
     for claim in &offer.claims {
         explain([claim], steps);
         if decision.rejected.contains(&claim.group_resource) {
             steps.note("which is rejected: nothing of it is read or written");
         }
+    }
+    if !decision.accepted.is_empty() {
+        steps.note(&concerns(namespaces));
+    }
+}
+
+/// Tells which namespaces claims concern.
+fn concerns(namespaces: &[String]) -> String {
+    if namespaces.is_empty() {
+        "the provider's objects come only into namespaces that have an object of the bound API, and the konnector gets rights on claimed \
+         objects of the whole cluster; --claim-namespace limits the claims and these rights to the namespaces that it lists"
+            .to_owned()
+    } else {
+        format!(
+            "claims concern objects in namespaces {} alone, and the konnector gets rights on claimed objects only there",
+            joined(namespaces)
+        )
     }
 }
 

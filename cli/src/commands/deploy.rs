@@ -64,7 +64,7 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &DeployArgs) -
     }
     // Conflicts of a bind are found before anything is installed.
     let bound = match answer {
-        Some(answer) => Bound::prepare(&consumer, args, answer, steps).await?,
+        Some(answer) => Box::pin(Bound::prepare(&consumer, args, answer, steps)).await?,
         None => Bound::default(),
     };
     let mut report = Report::new(&mut context.printer);

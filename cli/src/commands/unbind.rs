@@ -193,6 +193,19 @@ async fn clean_up(consumer: &Consumer, name: &str, secret: Option<&Secret>, step
         steps.done(&format!("Secret {namespace}/{} is gone", secret.name_any()));
     }
     // The konnector deletes them as its last step, unless it lacks the right to.
+    for role in consumer
+        .roles(name)
+        .await?
+        .iter()
+        .filter(|role| is_ours(&role.metadata))
+    {
+        consumer.delete_role(role).await?;
+        steps.done(&format!(
+            "Role {}/{} is gone",
+            role.namespace().unwrap_or_default(),
+            role.name_any()
+        ));
+    }
     let role = names::konnector_cluster_role(name);
     for kind in consumer.delete_rights(&role, is_ours).await? {
         steps.done(&format!("{kind} {role} is gone"));

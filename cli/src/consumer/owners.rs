@@ -1,5 +1,7 @@
 //! Bindings and bundles of the consumer cluster, and what was installed for them.
 
+use std::collections::BTreeSet;
+
 use bindery_api::{
     annotations, names,
     v1alpha2::{APIServiceBinding, APIServiceBindingBundle, ClusterSecretKeyRef, GroupResource},
@@ -8,22 +10,24 @@ use bindery_runtime::errors;
 use k8s_openapi::{
     api::{
         core::v1::Namespace,
-        rbac::v1::{ClusterRole, ClusterRoleBinding},
+        rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding},
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
-use kube::{Api, Resource, ResourceExt as _, api::ListParams};
+use kube::{Api, Resource, ResourceExt as _, api::ListParams, core::NamespaceResourceScope};
 use serde::de::DeserializeOwned;
 
 use super::{Consumer, again};
 use crate::{
     errors::Failure,
     install::{
+        manifests::ClaimRights,
         owner::{CredentialOwner, bundle_of, controller},
         plan::{Installed, InstalledApi},
     },
     konnector::{self, BUNDLES_ROLE},
     provider::kubeconfig::Credential,
+    text::joined,
 };
 
 impl Consumer {
@@ -115,19 +119,87 @@ impl Consumer {
         if let Some(binding) = binding {
             let role = names::konnector_cluster_role(binding);
             let namespace = self.find::<Namespace>(Api::all(self.client()), &secret.namespace);
-            let (namespace, cluster_role, cluster_role_binding) = tokio::try_join!(
+            let (namespace, cluster_role, cluster_role_binding, roles, role_bindings) = tokio::try_join!(
                 namespace,
                 self.find::<ClusterRole>(Api::all(self.client()), &role),
                 self.find::<ClusterRoleBinding>(Api::all(self.client()), &role),
+                self.named::<Role>(&role),
+                self.named::<RoleBinding>(&role),
             )?;
             installed = Installed {
                 has_namespace: namespace.is_some(),
                 cluster_role,
                 cluster_role_binding,
+                roles,
+                role_bindings,
                 ..installed
             };
         }
         Ok(installed)
+    }
+
+    /// Lists the objects of a kind that have this name, in all namespaces; none if the user may not list them, who then has made none.
+    async fn named<K>(&self, name: &str) -> Result<Vec<K>, Failure>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + std::fmt::Debug,
+    {
+        let api = Api::<K>::all(self.client());
+        let params = ListParams::default().fields(&format!("metadata.name={name}"));
+        let listed = again(async || api.list(&params).await).await;
+        match listed {
+            Ok(listed) => Ok(listed.items),
+            Err(error) if errors::is_forbidden(&error) => Ok(Vec::new()),
+            Err(error) => Err(Failure::cluster(format!("list {}s of all namespaces", K::kind(&())))(
+                error,
+            )),
+        }
+    }
+
+    /// The Roles that were made for the binding of this name, in all namespaces.
+    pub(crate) async fn roles(&self, binding: &str) -> Result<Vec<Role>, Failure> {
+        self.named(&names::konnector_cluster_role(binding)).await
+    }
+
+    /// Where the konnector needs rights on claimed objects for a binding that lists these namespaces, which have to exist: there, and where
+    /// the installed binding may have copies still.
+    pub(crate) async fn claim_rights(
+        &self,
+        listed: &[String],
+        seen: Option<&APIServiceBinding>,
+    ) -> Result<ClaimRights, Failure> {
+        if listed.is_empty() {
+            return Ok(ClaimRights::default());
+        }
+        let listed: BTreeSet<_> = listed.iter().cloned().collect();
+        let missing = self.missing_namespaces(&listed).await?;
+        if !missing.is_empty() {
+            return Err(Failure::Usage(format!(
+                "namespace {} does not exist, and the konnector gets its rights on claimed objects in the namespaces that --claim-namespace \
+                 or spec.claimNamespaces lists; create it, or leave it out; nothing was bound",
+                joined(&missing)
+            )));
+        }
+        let status = seen.and_then(|seen| seen.status.as_ref());
+        let is_any = status.is_some_and(|status| !status.permission_claims.is_empty());
+        let recorded = status.iter().flat_map(|status| status.claim_namespaces.iter().cloned());
+        let recorded: BTreeSet<_> = recorded.collect();
+        let gone = self.missing_namespaces(&recorded).await?;
+        let all = listed.into_iter().chain(recorded.iter().cloned());
+        Ok(ClaimRights {
+            in_cluster: is_any && recorded.is_empty(),
+            namespaces: all.filter(|name| !gone.contains(name)).collect(),
+        })
+    }
+
+    /// The namespaces of these that do not exist.
+    async fn missing_namespaces(&self, namespaces: &BTreeSet<String>) -> Result<Vec<String>, Failure> {
+        let mut missing = Vec::new();
+        for name in namespaces {
+            if self.find::<Namespace>(Api::all(self.client()), name).await?.is_none() {
+                missing.push(name.clone());
+            }
+        }
+        Ok(missing)
     }
 
     /// The role that was made for the binding of this name.
@@ -136,12 +208,19 @@ impl Consumer {
             .await
     }
 
-    /// The role that gives the konnector rights on what the binding binds: its own, or that of all bundles.
-    pub(crate) async fn role_for(&self, binding: &APIServiceBinding) -> Result<Option<ClusterRole>, Failure> {
-        match bundle_of(binding) {
-            None => self.role(&binding.name_any()).await,
-            Some(_) => self.find(Api::all(self.client()), BUNDLES_ROLE).await,
+    /// The rules that give the konnector rights on what the binding binds and claims: of its own roles, or of the role of all bundles.
+    /// Those of Roles count where claims are limited to namespaces.
+    pub(crate) async fn rules_for(&self, binding: &APIServiceBinding) -> Result<Vec<PolicyRule>, Failure> {
+        let role = match bundle_of(binding) {
+            None => self.role(&binding.name_any()).await?,
+            Some(_) => self.find(Api::all(self.client()), BUNDLES_ROLE).await?,
+        };
+        let mut rules = role.and_then(|role| role.rules).unwrap_or_default();
+        if bundle_of(binding).is_none() && !binding.spec.claim_namespaces.is_empty() {
+            let limited = self.roles(&binding.name_any()).await?;
+            rules.extend(limited.into_iter().flat_map(|role| role.rules.unwrap_or_default()));
         }
+        Ok(rules)
     }
 
     /// The CustomResourceDefinitions that this cluster has already of these resources.

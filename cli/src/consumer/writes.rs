@@ -9,7 +9,7 @@ use bindery_runtime::preconditions::unchanged;
 use k8s_openapi::{
     api::{
         core::v1::Secret,
-        rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule},
+        rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding},
     },
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
@@ -24,7 +24,7 @@ use super::{Consumer, again};
 use crate::{
     errors::Failure,
     install::{
-        manifests::FIELD_MANAGER,
+        manifests::{FIELD_MANAGER, is_ours},
         write::{Write, WriteKind},
     },
 };
@@ -48,20 +48,40 @@ impl Consumer {
             } });
             return self.merge(&api, name, &patch, format!("{verb} {write}")).await;
         }
-        if write.resource.kind == "ClusterRoleBinding" {
+        if ["ClusterRoleBinding", "RoleBinding"].contains(&&*write.resource.kind) {
             let role = manifest["roleRef"]["name"].as_str().unwrap_or_default();
-            manifest["metadata"]["ownerReferences"] = json!(self.owner_by_role(role).await?);
+            manifest["metadata"]["ownerReferences"] = json!(self.owner_by_role(role, namespace).await?);
         }
         let force = write.kind == WriteKind::Change;
         self.apply(&api, name, &manifest, force, format!("{verb} {write}"))
             .await
     }
 
-    /// The owner reference of a ClusterRoleBinding to its role. The pair gives the konnector the right to delete the pair, and
+    /// The owner reference of a ClusterRoleBinding or, in a namespace, a RoleBinding to its role. The pair gives the konnector the right to delete the pair, and
     /// the first of the two deletions takes that right away, so the garbage collector has to make the second one.
-    async fn owner_by_role(&self, role: &str) -> Result<Vec<OwnerReference>, Failure> {
-        let role: Option<ClusterRole> = self.find(Api::all(self.client()), role).await?;
-        Ok(role.iter().map(owner_reference).collect())
+    async fn owner_by_role(&self, role: &str, namespace: Option<&str>) -> Result<Vec<OwnerReference>, Failure> {
+        let owner = match namespace {
+            None => {
+                let role: Option<ClusterRole> = self.find(Api::all(self.client()), role).await?;
+                role.as_ref().map(owner_reference)
+            }
+            Some(namespace) => {
+                let role: Option<Role> = self.find(Api::namespaced(self.client(), namespace), role).await?;
+                role.as_ref().map(owner_reference)
+            }
+        };
+        Ok(owner.into_iter().collect())
+    }
+
+    /// Deletes a Role that was made for a binding, and its grant.
+    pub(crate) async fn delete_role(&self, role: &Role) -> Result<(), Failure> {
+        let (name, namespace) = (role.name_any(), role.namespace().unwrap_or_default());
+        let grants = Api::<RoleBinding>::namespaced(self.client(), &namespace);
+        let grant = self.find(grants.clone(), &name).await?;
+        if let Some(grant) = grant.filter(|grant| is_ours(&grant.metadata)) {
+            self.delete(grants, &grant).await?;
+        }
+        self.delete(Api::namespaced(self.client(), &namespace), role).await
     }
 
     /// Stores a kubeconfig in the Secret, whichever program made the Secret.
@@ -103,9 +123,13 @@ impl Consumer {
         self.change(binding, &patch).await
     }
 
-    /// Replaces the rules of the role; fails if the role has changed since it was read.
-    pub(crate) async fn set_rules(&self, role: &ClusterRole, rules: &[PolicyRule]) -> Result<(), Failure> {
-        let patch = json!({ "metadata": unchanged(&role.metadata), "rules": rules });
+    /// Replaces the rules of a role; fails if the role has changed since it was read.
+    pub(crate) async fn set_rules<K: Resource<DynamicType = ()>>(
+        &self,
+        role: &K,
+        rules: &[PolicyRule],
+    ) -> Result<(), Failure> {
+        let patch = json!({ "metadata": unchanged(role.meta()), "rules": rules });
         self.change(role, &patch).await
     }
 

@@ -2,7 +2,8 @@
 
 use bindery_api::labels;
 pub(crate) use bindery_sdk::manifests::{
-    BindingInstall, Kubeconfig, MANAGER as FIELD_MANAGER, Manifests, bundle_secret_ref, secret, secret_ref,
+    BindingInstall, ClaimRights, Kubeconfig, MANAGER as FIELD_MANAGER, Manifests, NamespaceRights, bundle_secret_ref,
+    secret, secret_ref,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;

@@ -11,13 +11,13 @@ use bindery_sdk::{Address, audience};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     core::v1::Secret,
-    rbac::v1::{ClusterRole, ClusterRoleBinding},
+    rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject},
 };
 use kube::{Resource, ResourceExt as _};
 use serde::Serialize;
 
 use super::{
-    manifests::{Manifests, is_ours},
+    manifests::{Manifests, NamespaceRights, is_ours},
     owner::{CredentialOwner, either},
     write::{Write, WriteKind},
 };
@@ -38,6 +38,9 @@ pub(crate) struct Installed {
     /// The role of the binding; always absent for a bundle.
     pub(crate) cluster_role: Option<ClusterRole>,
     pub(crate) cluster_role_binding: Option<ClusterRoleBinding>,
+    /// The Roles and RoleBindings of the binding, in all namespaces.
+    pub(crate) roles: Vec<Role>,
+    pub(crate) role_bindings: Vec<RoleBinding>,
 }
 
 /// A CustomResourceDefinition of this cluster for a resource that is to be bound.
@@ -53,6 +56,21 @@ pub(crate) struct InstalledApi {
 impl Installed {
     pub(crate) fn binding(&self) -> Option<&APIServiceBinding> {
         self.owner.as_ref().and_then(CredentialOwner::binding)
+    }
+
+    /// All rules that the konnector has by the roles of the binding, each if one role gives it.
+    pub(crate) fn rules(&self) -> Vec<PolicyRule> {
+        let in_cluster = self.cluster_role.iter().filter_map(|role| role.rules.as_ref());
+        let in_namespaces = self.roles.iter().filter_map(|role| role.rules.as_ref());
+        in_cluster.chain(in_namespaces).flatten().cloned().collect()
+    }
+
+    /// The Roles of the binding that this command made in other namespaces than `wanted` has rights in.
+    pub(crate) fn obsolete_roles<'a>(&'a self, wanted: &'a Manifests) -> impl Iterator<Item = &'a Role> {
+        let rights = wanted.rights.iter().flat_map(|rights| &rights.in_namespaces);
+        let kept: BTreeSet<_> = rights.map(|rights| rights.role.namespace()).collect();
+        let of_binding = self.roles.iter().filter(|role| is_ours(&role.metadata));
+        of_binding.filter(move |role| !kept.contains(&role.namespace()))
     }
 
     /// Refuses an owner that is being deleted.
@@ -170,11 +188,32 @@ pub(crate) fn plan(wanted: &Manifests, seen: &Installed, now: Timestamp) -> Resu
     if let Some(rights) = &wanted.rights {
         let (role, grant) = (&rights.cluster_role, &rights.cluster_role_binding);
         writes.extend(plan_object(role, seen.cluster_role.as_ref(), |seen| {
-            same_rules(seen, role)
+            same_rules(seen.rules.as_deref(), role.rules.as_deref())
         })?);
         writes.extend(plan_object(grant, seen.cluster_role_binding.as_ref(), |seen| {
-            same_grant(seen, grant)
+            same_grant(
+                (&seen.role_ref, seen.subjects.as_deref()),
+                (&grant.role_ref, grant.subjects.as_deref()),
+            )
         })?);
+        for NamespaceRights {
+            role,
+            role_binding: grant,
+        } in &rights.in_namespaces
+        {
+            let known = seen.roles.iter().find(|known| known.namespace() == role.namespace());
+            writes.extend(plan_object(role, known, |seen| {
+                same_rules(seen.rules.as_deref(), role.rules.as_deref())
+            })?);
+            let known = seen.role_bindings.iter();
+            let known = known.into_iter().find(|known| known.namespace() == grant.namespace());
+            writes.extend(plan_object(grant, known, |seen| {
+                same_grant(
+                    (&seen.role_ref, seen.subjects.as_deref()),
+                    (&grant.role_ref, grant.subjects.as_deref()),
+                )
+            })?);
+        }
     }
     writes.extend(plan_object(wanted.secret(), seen.secret.as_ref(), |_| {
         keeps_credential(wanted, seen, now)
@@ -184,9 +223,9 @@ pub(crate) fn plan(wanted: &Manifests, seen: &Installed, now: Timestamp) -> Resu
 }
 
 /// Whether two roles give the same rights; rules have no order.
-fn same_rules(one: &ClusterRole, other: &ClusterRole) -> bool {
-    let sorted = |role: &ClusterRole| {
-        let rules = role.rules.iter().flatten();
+fn same_rules(one: Option<&[PolicyRule]>, other: Option<&[PolicyRule]>) -> bool {
+    let sorted = |rules: Option<&[PolicyRule]>| {
+        let rules = rules.into_iter().flatten();
         let mut rules: Vec<_> = rules.map(|rule| format!("{rule:?}")).collect();
         rules.sort_unstable();
         rules
@@ -211,16 +250,18 @@ where
     }
 }
 
-fn same_grant(seen: &ClusterRoleBinding, wanted: &ClusterRoleBinding) -> bool {
-    let subjects = |grant: &ClusterRoleBinding| -> Vec<_> {
-        let subjects = grant.subjects.iter().flatten();
+/// Whether two grants give the same role to the same subjects.
+fn same_grant(
+    (seen, seen_subjects): (&RoleRef, Option<&[Subject]>),
+    (wanted, wanted_subjects): (&RoleRef, Option<&[Subject]>),
+) -> bool {
+    let named = |subjects: Option<&[Subject]>| -> Vec<_> {
+        let subjects = subjects.into_iter().flatten();
         subjects
             .map(|subject| (subject.kind.clone(), subject.namespace.clone(), subject.name.clone()))
             .collect()
     };
-    seen.role_ref.name == wanted.role_ref.name
-        && seen.role_ref.kind == wanted.role_ref.kind
-        && subjects(seen) == subjects(wanted)
+    seen.name == wanted.name && seen.kind == wanted.kind && named(seen_subjects) == named(wanted_subjects)
 }
 
 /// Whether the installed kubeconfig is as good as the new one: it leads to the same place, has not expired, and the konnector
@@ -260,7 +301,8 @@ fn plan_binding(wanted: &APIServiceBinding, seen: &APIServiceBinding) -> Result<
     let (seen_rejects, wanted_rejects) = (rejected(seen), rejected(wanted));
     let same = holds(seen.labels(), wanted.labels())
         && holds(seen.annotations(), wanted.annotations())
-        && seen_rejects == wanted_rejects;
+        && seen_rejects == wanted_rejects
+        && seen.spec.claim_namespaces == wanted.spec.claim_namespaces;
     if is_ours(&seen.metadata) {
         return (!same).then(|| Write::new(WriteKind::Change, wanted)).transpose();
     }
@@ -270,6 +312,12 @@ fn plan_binding(wanted: &APIServiceBinding, seen: &APIServiceBinding) -> Result<
             claim: claim.clone(),
         }
         .into());
+    }
+    if !wanted.spec.claim_namespaces.is_empty() && seen.spec.claim_namespaces != wanted.spec.claim_namespaces {
+        return Err(Failure::Usage(format!(
+            "APIServiceBinding {} is managed by another program, so its spec.claimNamespaces is not changed; change it there",
+            seen.name_any()
+        )));
     }
     let (Accepted::Claims(claims), known) = (Accepted::of(wanted), Accepted::of(seen)) else {
         return Ok(None);

@@ -8,7 +8,7 @@ use bindery_api::{
 use super::{
     BindingLink, ClaimFacts, Facts, Finding, Level, Relation, Seen,
     bound::of_binding,
-    compare::difference,
+    compare::{difference, difference_of_content},
     object::{Marked, ObjectFacts},
     place::CopyLocation,
 };
@@ -76,7 +76,10 @@ fn absent(facts: &Facts, link: &BindingLink, claim: &ClaimFacts) -> Vec<Finding>
             )
             .since(source.created)
             .waits_for(KONNECTOR)
-            .mend("it is copied here if a claim selects it and the namespace is there"),
+            .mend(
+                "it is copied here if a claim selects it, the namespace is there, and the binding lets it come: it has an object of the bound API in \
+                 the namespace, or lists it in spec.claimNamespaces; condition PermissionClaimsInSync says more",
+            ),
         ],
         Seen::Is(copy) => vec![
             Finding::new(
@@ -118,7 +121,7 @@ fn of_provider(
         return vec![withdrawn(object, &format!("binding {} rejects the claim", name(link)))];
     }
     match &link.copy {
-        Seen::Is(source) if source.uid == uid => match content_difference(facts, source, object) {
+        Seen::Is(source) if source.uid == uid => match provided_difference(facts, source, object) {
             None => vec![in_sync(
                 object,
                 format!(
@@ -199,6 +202,19 @@ fn of_consumer(facts: &Facts, object: &ObjectFacts, link: &BindingLink, claim: &
             );
             return lines;
         }
+        Seen::Absent if !claim.elsewhere.is_empty() => {
+            return vec![
+                Finding::new(
+                    Level::Well,
+                    format!(
+                        "the claims of binding {} concern objects in namespaces {} alone",
+                        name(link),
+                        claim.elsewhere.join(", ")
+                    ),
+                )
+                .mend("spec.claimNamespaces of the binding lists them; kubectl bind --claim-namespace changes that"),
+            ];
+        }
         Seen::Absent => {
             let claimed: Vec<_> = claim.claims.iter().map(selection).collect();
             let only = if claimed.is_empty() { "" } else { ", only " };
@@ -273,6 +289,11 @@ fn counterpart(facts: &Facts, object: &ObjectFacts, link: &BindingLink) -> Findi
 }
 
 /// Returns the path of the first field that a copy does not hold as its source does, of those that the konnector copies.
+fn provided_difference(facts: &Facts, source: &ObjectFacts, copy: &ObjectFacts) -> Option<String> {
+    let resource = facts.kind.resource();
+    difference_of_content(source, copy, |field| is_local_field(&resource, field))
+}
+
 fn content_difference(facts: &Facts, source: &ObjectFacts, copy: &ObjectFacts) -> Option<String> {
     let resource = facts.kind.resource();
     difference(source, copy, |field| is_local_field(&resource, field))

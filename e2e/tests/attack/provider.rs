@@ -4,6 +4,7 @@
 mod claims;
 mod copies;
 mod neighbours;
+mod planted;
 mod pushed;
 mod schemas;
 
@@ -67,13 +68,18 @@ fn betray(body: impl AsyncFnOnce(&'static Ranch) -> Result<()>) -> Result<()> {
 
 impl Ranch {
     async fn start() -> Result<Self> {
+        Self::start_as("betrayer", "betrayed", &[SPURS, BOOTS, HATS, LASSOS, REINS, STIRRUPS]).await
+    }
+
+    /// Starts a provider of these names and APIs, and a consumer.
+    async fn start_as(provider: &str, consumer: &str, all: &[Offer]) -> Result<Self> {
         // Whose consumers see the most of each other.
         let flags = [&lease::PATIENT[..], &["--consumer-scope", "cluster"]].concat();
         let (provider, consumer) = tokio::try_join!(
-            Provider::start_with("betrayer", &flags),
-            Consumer::start_with("betrayed", &lease::PATIENT)
+            Provider::start_with(provider, &flags),
+            Consumer::start_with(consumer, &lease::PATIENT)
         )?;
-        offers::publish(&provider, &[SPURS, BOOTS, HATS, LASSOS, REINS, STIRRUPS]).await?;
+        offers::publish(&provider, all).await?;
         Ok(Self { provider, consumer })
     }
 

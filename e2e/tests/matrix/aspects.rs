@@ -7,7 +7,7 @@ mod paused;
 pub(crate) mod provider_owned;
 mod refused;
 mod rejected;
-mod stretched;
+pub(crate) mod stretched;
 mod unbind;
 
 use std::pin::Pin;

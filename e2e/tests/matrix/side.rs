@@ -17,6 +17,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
+    aspects::stretched::longest,
     cells::{Cell, Place},
     kinds::Kind,
 };
@@ -71,10 +72,21 @@ impl<'w> Side<'w> {
 
     // --- The binding.
 
-    /// Makes the namespace of the cell and binds.
+    /// Makes the namespaces of the cell and binds.
     pub(crate) async fn bind(&self) -> Result<()> {
-        self.namespace(self.cell.name).await?;
-        let args = [self.cell.name, "--cluster-identity", &self.identity];
+        self.bind_in(&[]).await
+    }
+
+    /// Makes these namespaces and those of the cell, and binds with claims in all of them.
+    pub(crate) async fn bind_in(&self, more: &[&str]) -> Result<()> {
+        // Objects of the provider come into namespaces without bound objects too, and those of cluster-scoped APIs have none.
+        let name = self.cell.name;
+        let mut args = vec![name, "--cluster-identity", &self.identity];
+        let long = longest(names::NAMESPACE_LENGTH_MAX);
+        for namespace in [&[name, &long[0], &long[1]], more].concat() {
+            self.namespace(namespace).await?;
+            args.extend(["--claim-namespace", namespace]);
+        }
         self.consumer.bind(self.provider, &self.token, &args).await.map(drop)
     }
 

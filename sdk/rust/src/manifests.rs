@@ -1,7 +1,7 @@
 //! The objects that a consumer cluster needs for a bind, made of the provider's response alone.
 //!
 //! [`Bound::manifests`](crate::Bound::manifests) judges the response and makes the objects: for a binding its ClusterRole, ClusterRoleBinding,
-//! Secret and APIServiceBinding, for a bundle its Secret and APIServiceBindingBundle. Nothing here reads or writes.
+//! Secret and APIServiceBinding, with a Role and RoleBinding for each namespace that its claims are limited to, for a bundle its Secret and APIServiceBindingBundle. Nothing here reads or writes.
 //!
 //! ```no_run
 //! use bindery_sdk::{Bound, manifests::ManifestOptions};
@@ -30,7 +30,7 @@ use bindery_api::v1alpha2::{
 use bindery_api::{annotations, labels, names};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, RoleRef, Subject};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 use serde_json::Value;
@@ -64,6 +64,19 @@ pub struct BindingInstall<'a> {
     pub konnector: (&'a str, &'a str),
     /// Whether the namespace of the Secret is one of the objects.
     pub with_namespace: bool,
+    /// The consumer namespaces that the claims concern, for the binding; all if there are none.
+    pub claim_namespaces: &'a [String],
+    /// Where the konnector gets its rights on claimed resources.
+    pub claim_rights: &'a ClaimRights,
+}
+
+/// Where the konnector gets its rights on claimed resources. The default is the whole cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimRights {
+    /// Whether the ClusterRole gives them, on the whole cluster.
+    pub in_cluster: bool,
+    /// The namespaces that get a Role with them. They must exist.
+    pub namespaces: BTreeSet<String>,
 }
 
 /// Which claims of an offer a bind accepts and rejects.
@@ -98,13 +111,24 @@ pub struct Manifests {
     pub owner: ManifestOwner,
 }
 
-/// The role of one binding, and its grant to the konnector.
+/// The roles of one binding, and their grants to the konnector.
 #[derive(Clone, Debug)]
 pub struct KonnectorRights {
-    /// The ClusterRole with the rights on what is bound and claimed.
+    /// The ClusterRole with the rights on what is bound, and on what is claimed unless the claims concern listed namespaces only.
     pub cluster_role: ClusterRole,
     /// The grant of the role to the konnector's ServiceAccount.
     pub cluster_role_binding: ClusterRoleBinding,
+    /// The rights on what is claimed in single namespaces.
+    pub in_namespaces: Vec<NamespaceRights>,
+}
+
+/// The konnector's rights on what is claimed in one namespace.
+#[derive(Clone, Debug)]
+pub struct NamespaceRights {
+    /// The Role with the rights.
+    pub role: Role,
+    /// The grant of the role to the konnector's ServiceAccount.
+    pub role_binding: RoleBinding,
 }
 
 /// The object that names the Secret with a provider's kubeconfig.
@@ -133,6 +157,7 @@ impl Manifests {
             rights: Some(KonnectorRights {
                 cluster_role: cluster_role(install),
                 cluster_role_binding: cluster_role_binding(install),
+                in_namespaces: namespace_rights(install),
             }),
             secret: secret(install.secret, kubeconfig),
             owner: ManifestOwner::Binding(Box::new(binding(install))),
@@ -190,6 +215,8 @@ impl Manifests {
         documents.extend(self.namespace.as_ref().map(manifest));
         if let Some(rights) = &self.rights {
             documents.extend([manifest(&rights.cluster_role), manifest(&rights.cluster_role_binding)]);
+            let of = |rights: &NamespaceRights| [manifest(&rights.role), manifest(&rights.role_binding)];
+            documents.extend(rights.in_namespaces.iter().flat_map(of));
         }
         documents.push(manifest(&self.secret));
         documents.push(match &self.owner {
@@ -229,6 +256,15 @@ impl fmt::Debug for Manifests {
             .field("secret", &name(&self.secret.metadata))
             .field(kind, &owner)
             .finish_non_exhaustive()
+    }
+}
+
+impl Default for ClaimRights {
+    fn default() -> Self {
+        Self {
+            in_cluster: true,
+            namespaces: BTreeSet::new(),
+        }
     }
 }
 
@@ -288,11 +324,16 @@ fn namespace(name: &str) -> Namespace {
 
 fn cluster_role(install: &BindingInstall<'_>) -> ClusterRole {
     let name = names::konnector_cluster_role(install.binding);
-    let mut rules = consumer_rules(&install.offer.resources, install.decision.granted());
+    let claimed = install.decision.granted().filter(|_| install.claim_rights.in_cluster);
+    let mut rules = consumer_rules(&install.offer.resources, claimed);
     // The konnector deletes its own rights as the last step of an unbind.
+    let mut own = vec!["clusterroles", "clusterrolebindings"];
+    if !install.claim_rights.namespaces.is_empty() {
+        own.extend(["roles", "rolebindings"]);
+    }
     rules.push(PolicyRule {
         resource_names: Some(vec![name.clone()]),
-        ..rule(RBAC, ["clusterroles", "clusterrolebindings"], &["delete"])
+        ..rule(RBAC, own, &["delete"])
     });
     ClusterRole {
         metadata: managed(&name, Some(COMPONENT_ROLE)),
@@ -303,20 +344,55 @@ fn cluster_role(install: &BindingInstall<'_>) -> ClusterRole {
 
 fn cluster_role_binding(install: &BindingInstall<'_>) -> ClusterRoleBinding {
     let name = names::konnector_cluster_role(install.binding);
-    let (namespace, service_account) = install.konnector;
     ClusterRoleBinding {
         metadata: managed(&name, Some(COMPONENT_ROLE)),
-        role_ref: RoleRef {
-            api_group: RBAC.to_owned(),
-            kind: "ClusterRole".to_owned(),
-            name,
+        role_ref: role_ref("ClusterRole", name),
+        subjects: Some(vec![konnector(install)]),
+    }
+}
+
+/// Makes the Role with the rights on claimed resources, and its grant, for each namespace that gets them. Nothing is made if nothing is
+/// claimed.
+fn namespace_rights(install: &BindingInstall<'_>) -> Vec<NamespaceRights> {
+    let rules = consumer_rules([], install.decision.granted());
+    let namespaces = install.claim_rights.namespaces.iter().filter(|_| !rules.is_empty());
+    let name = names::konnector_cluster_role(install.binding);
+    let in_namespace = |namespace: &String| NamespaceRights {
+        role: Role {
+            metadata: ObjectMeta {
+                namespace: Some(namespace.clone()),
+                ..managed(&name, Some(COMPONENT_ROLE))
+            },
+            rules: Some(rules.clone()),
         },
-        subjects: Some(vec![Subject {
-            kind: "ServiceAccount".to_owned(),
-            name: service_account.to_owned(),
-            namespace: Some(namespace.to_owned()),
-            api_group: None,
-        }]),
+        role_binding: RoleBinding {
+            metadata: ObjectMeta {
+                namespace: Some(namespace.clone()),
+                ..managed(&name, Some(COMPONENT_ROLE))
+            },
+            role_ref: role_ref("Role", name.clone()),
+            subjects: Some(vec![konnector(install)]),
+        },
+    };
+    namespaces.map(in_namespace).collect()
+}
+
+fn role_ref(kind: &str, name: String) -> RoleRef {
+    RoleRef {
+        api_group: RBAC.to_owned(),
+        kind: kind.to_owned(),
+        name,
+    }
+}
+
+/// The konnector's ServiceAccount, as a subject of grants.
+fn konnector(install: &BindingInstall<'_>) -> Subject {
+    let (namespace, service_account) = install.konnector;
+    Subject {
+        kind: "ServiceAccount".to_owned(),
+        name: service_account.to_owned(),
+        namespace: Some(namespace.to_owned()),
+        api_group: None,
     }
 }
 
@@ -324,6 +400,7 @@ fn binding(install: &BindingInstall<'_>) -> APIServiceBinding {
     let spec = APIServiceBindingSpec {
         kubeconfig_secret_ref: install.secret.clone(),
         rejected_permission_claims: install.decision.rejected.iter().cloned().collect(),
+        claim_namespaces: install.claim_namespaces.to_vec(),
         ..APIServiceBindingSpec::default()
     };
     let resources: Vec<_> = install.offer.resources.iter().map(ToString::to_string).collect();

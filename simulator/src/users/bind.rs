@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::{
     Relation,
+    action::namespace_name,
     hands::{BINDINGS, BUNDLES, Hands, NAMESPACES, Resource, core, rbac},
 };
 use crate::{
@@ -69,6 +70,13 @@ pub(super) fn bind(world: &mut World, bind: &WantedBind) -> bool {
     for mut document in documents {
         if document["kind"] == "APIServiceBinding" && bind.policy != DeletionPolicy::Unset {
             document["spec"]["deletionPolicy"] = json!(format!("{:?}", bind.policy));
+        }
+        if matches!(
+            document["kind"].as_str(),
+            Some("APIServiceBinding" | "APIServiceBindingBundle")
+        ) {
+            // Operators provide objects in namespaces without bound objects too.
+            document["spec"]["claimNamespaces"] = json!([namespace_name(1), namespace_name(2)]);
         }
         let (namespace, name) = (&document["metadata"]["namespace"], &document["metadata"]["name"]);
         if let (Some(resource), Some(name)) = (resource_of(&document), name.as_str()) {

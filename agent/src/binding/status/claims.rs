@@ -59,7 +59,19 @@ pub(super) fn in_sync(seen: &ObservedBinding, plan: &BindingPlan) -> Option<Cond
     } else if let Some((reason, message)) = problem(seen, claims, progress) {
         of(Severity::Warning, reason, message)
     } else if !claims.withdrawn.is_empty() {
-        of(Severity::Info, "Withdrawing", withdrawing(seen, claims))
+        of(Severity::Info, "Withdrawing", withdrawing(seen, &claims.withdrawn))
+    } else if claims.namespaces.is_leaving {
+        let resources: BTreeSet<_> = claims
+            .effective
+            .iter()
+            .map(|claim| claim.group_resource.clone())
+            .collect();
+        let resources: Vec<_> = resources.into_iter().collect();
+        let message = format!(
+            "copies in namespaces that spec.claimNamespaces does not list are withdrawn: {}",
+            withdrawing(seen, &resources)
+        );
+        of(Severity::Info, "Withdrawing", message)
     } else if claims.effective.iter().any(|claim| !is_synced(progress, claim)) {
         let waiting: BTreeSet<_> = claims
             .effective
@@ -73,7 +85,11 @@ pub(super) fn in_sync(seen: &ObservedBinding, plan: &BindingPlan) -> Option<Cond
     } else if claims.effective.is_empty() && claims.rejected.is_empty() {
         return None;
     } else {
-        let told: Vec<_> = claims.effective.iter().map(|claim| told(progress, claim)).collect();
+        let told: Vec<_> = claims
+            .effective
+            .iter()
+            .map(|claim| told(seen, progress, claim))
+            .collect();
         Condition {
             message: with_rejected(told.join("; "), claims),
             ..true_condition(types::PERMISSION_CLAIMS_IN_SYNC)
@@ -108,7 +124,15 @@ fn problem(seen: &ObservedBinding, claims: &ClaimsPlan, progress: &Progress) -> 
         let mut message = format!("{resource}: {}", problem.message);
         if problem.cause == Cause::ConsumerForbids {
             let role = seen.rights_role();
-            let mend = rights::claimed_resource(&role, &resource.group, &resource.resource);
+            let (group, plural) = (&resource.group, &resource.resource);
+            // A bundle has one ClusterRole for all that its bindings need.
+            let watched = claims.namespaces.watched.as_ref().filter(|_| seen.bundle.is_none());
+            let namespace = problem.namespace.as_deref();
+            let namespace = namespace.filter(|namespace| watched.is_some_and(|watched| watched.contains(*namespace)));
+            let mend = match namespace {
+                Some(namespace) => rights::claimed_resource_in(&role, namespace, group, plural),
+                None => rights::claimed_resource(&role, group, plural),
+            };
             message = format!("{message}; {mend}");
         }
         Some((reason, message))
@@ -166,11 +190,10 @@ fn chosen_by_others(selector: &Selector) -> Vec<&'static str> {
         .collect()
 }
 
-/// Lists how many copies are left of each claim that is being withdrawn.
-fn withdrawing(seen: &ObservedBinding, claims: &ClaimsPlan) -> String {
+/// Lists how many copies are left to delete of each of these resources.
+fn withdrawing(seen: &ObservedBinding, resources: &[GroupResource]) -> String {
     let left = |resource: &GroupResource| seen.claims.progress.claims.get(resource)?.remaining;
-    let told: Vec<_> = claims
-        .withdrawn
+    let told: Vec<_> = resources
         .iter()
         .map(|resource| match left(resource) {
             Some(1) => format!("{resource}: 1 copy is left to delete"),
@@ -188,7 +211,7 @@ fn is_synced(progress: &Progress, claim: &PermissionClaim) -> bool {
 }
 
 /// Describes a claim in effect, with its object counts.
-fn told(progress: &Progress, claim: &PermissionClaim) -> String {
+fn told(seen: &ObservedBinding, progress: &Progress, claim: &PermissionClaim) -> String {
     let resource = &claim.group_resource;
     let mut parts = Vec::new();
     if claim.selector.is_empty() {
@@ -199,9 +222,24 @@ fn told(progress: &Progress, claim: &PermissionClaim) -> String {
     parts.extend(chosen_by_others(&claim.selector).into_iter().map(str::to_owned));
     if let Some(known) = progress.claims.get(resource) {
         parts.push(format!("{} given to the provider", known.from_consumer));
-        parts.push(format!("{} taken from it", known.from_provider));
+        parts.push(format!("{} taken from it into {}", known.from_provider, places(seen)));
+        if let Some(left_out) = &known.left_out {
+            parts.push(format!(
+                "labels and annotations that are not of the allow-list stay with the provider, such as {left_out}, and a label comes once the \
+                 claim selects by it"
+            ));
+        }
     }
     format!("{resource}: {}", parts.join(", "))
+}
+
+/// Tells into which namespaces objects of the provider come down.
+fn places(seen: &ObservedBinding) -> String {
+    let listed = &seen.binding.spec.claim_namespaces;
+    match listed.as_slice() {
+        [] => "namespaces with a bound object".to_owned(),
+        listed => format!("namespaces {}", listed.join(", ")),
+    }
 }
 
 /// Adds the rejected resources to a message.

@@ -515,3 +515,53 @@ fn claims_are_recorded_at_first_sight_and_later_ones_need_consent() {
     session(&mut seen).found = Some("a".into());
     check(&mut seen, &["go on"], &["secrets"]);
 }
+
+#[test]
+fn a_namespace_stays_listed_until_its_copies_are_withdrawn() {
+    let mut seen = world(&["secrets"], &["secrets"], &[]);
+    binding(&mut seen).spec.claim_namespaces = vec!["west".to_owned()];
+    let listed = |seen: &ObservedBinding| super::plan(seen).unwrap().namespaces.listed;
+    let wanted = |seen: &ObservedBinding| super::plan(seen).unwrap().spec.unwrap().wanted;
+    // Claims were in effect in all namespaces before.
+    assert_eq!(listed(&seen), [""; 0]);
+    assert_eq!(
+        wanted(&seen).claim_namespaces,
+        Some(BTreeSet::from(["west".to_owned()]))
+    );
+    assert_eq!(wanted(&seen).watched_namespaces, None);
+    let secrets = GroupResource::new("", "secrets");
+    let settle = |seen: &mut ObservedBinding, remaining: usize| {
+        seen.claims.running = super::plan(seen).unwrap().spec;
+        let progress = seen.claims.progress.claims.entry(secrets.clone()).or_default();
+        progress.remaining = Some(remaining);
+    };
+    settle(&mut seen, 3);
+    assert_eq!(listed(&seen), [""; 0]);
+    settle(&mut seen, 0);
+    assert_eq!(listed(&seen), ["west"]);
+    let record = |seen: &mut ObservedBinding, names: &[&str]| {
+        let names = names.iter().map(|&name| name.to_owned()).collect();
+        binding(seen).status.as_mut().unwrap().claim_namespaces = names;
+    };
+    record(&mut seen, &["west"]);
+    assert_eq!(
+        wanted(&seen).watched_namespaces,
+        Some(BTreeSet::from(["west".to_owned()]))
+    );
+    // Another namespace takes its place. What the session counted was for other namespaces.
+    binding(&mut seen).spec.claim_namespaces = vec!["east".to_owned()];
+    assert_eq!(listed(&seen), ["east", "west"]);
+    record(&mut seen, &["east", "west"]);
+    assert_eq!(
+        wanted(&seen).claim_namespaces,
+        Some(BTreeSet::from(["east".to_owned()]))
+    );
+    assert_eq!(listed(&seen), ["east", "west"]);
+    settle(&mut seen, 0);
+    assert_eq!(listed(&seen), ["east"]);
+    // Without claims there are no copies.
+    reject(&mut seen, &["secrets"]);
+    note(&mut seen, Vec::new());
+    record(&mut seen, &["east"]);
+    assert_eq!(listed(&seen), [""; 0]);
+}

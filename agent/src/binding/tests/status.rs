@@ -500,6 +500,7 @@ fn problem(message: &str, cause: Cause) -> Problem {
         reason: "Any",
         message: message.to_owned(),
         cause,
+        namespace: None,
     }
 }
 

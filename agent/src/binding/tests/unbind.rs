@@ -459,6 +459,7 @@ fn what_nobody_ordered_deletes_no_copy() {
                 reason: "Unreachable",
                 message: "cannot watch the provider".to_owned(),
                 cause: Cause::Unreachable,
+                namespace: None,
             });
         };
         check(&with(seen.clone(), cut_off), &["drain", "go on"], "cannot watch");

@@ -519,11 +519,11 @@ fn an_update_names_the_version_that_was_shown_or_answered_last() {
 fn an_object_is_read_before_its_finalizer_is_written_after_the_consumer_went_back_in_time() {
     let mut world = World::new();
     world.create_consumer(1);
-    world.index.consumer_rewound();
+    world.index.consumer_rewound(None);
     assert_eq!(world.settle(MODE).0, ["create", "hold"]);
     world.delete_consumer();
     world.delete_provider();
-    world.index.consumer_rewound();
+    world.index.consumer_rewound(None);
     assert!(matches!(world.plan(MODE).ops[..], [Op::ReadConsumer]));
     assert_eq!(world.settle(MODE).0, ["release"]);
 }

@@ -137,6 +137,10 @@ impl Engine {
 fn references_changed(shared: &Shared<Claimed>, change: &ReferenceChange) {
     let objects = match change {
         ReferenceChange::All => return shared.enqueue_all(Priority::Backlog),
+        ReferenceChange::Namespace(namespace) => {
+            let keys = shared.index.lock().keys_in(namespace);
+            return shared.enqueue(keys, Priority::Live);
+        }
         ReferenceChange::Objects(objects) => objects,
     };
     let index = shared.index.lock();

@@ -130,6 +130,7 @@ impl SearchFailure {
             reason,
             message,
             cause: Cause::Other,
+            namespace: None,
         }
     }
 }

@@ -26,6 +26,8 @@ struct State {
     watches: BTreeMap<String, usize>,
     /// Plurals whose requests are refused.
     forbidden: Vec<String>,
+    /// The only namespaces whose requests are not refused, by plural.
+    allowed: BTreeMap<String, Vec<String>>,
     refuses_deletes: bool,
     /// The plural that each API root serves, for APIs that were installed by a CRD.
     served: BTreeMap<String, String>,
@@ -116,6 +118,12 @@ impl Fake {
         self.state.lock().forbidden.push(plural.to_owned());
     }
 
+    /// Refuses requests of a plural outside of these namespaces. Watches that are open stay.
+    pub(crate) fn allow_only(&self, plural: &str, namespaces: &[&str]) {
+        let namespaces = namespaces.iter().map(|&name| name.to_owned()).collect();
+        self.state.lock().allowed.insert(plural.to_owned(), namespaces);
+    }
+
     /// Sets whether deletes of clients are refused.
     pub(crate) fn forbid_deletes(&self, refuses: bool) {
         self.state.lock().refuses_deletes = refuses;
@@ -148,7 +156,9 @@ impl Fake {
         let (parts, body) = request.into_parts();
         let place = Place::parse(parts.uri.path());
         let query = parts.uri.query().unwrap_or_default().to_owned();
-        if self.state.lock().forbidden.contains(&place.plural) {
+        let is_allowed = |namespaces: &Vec<String>| namespaces.contains(&place.namespace);
+        let is_outside = !self.state.lock().allowed.get(&place.plural).is_none_or(is_allowed);
+        if is_outside || self.state.lock().forbidden.contains(&place.plural) {
             return refusal(403, "Forbidden", &place, &format!("{} is forbidden", place.plural));
         }
         if let Some(answer) = self.state.lock().discover(parts.uri.path().trim_start_matches('/')) {

@@ -61,7 +61,7 @@ impl Scene {
 
     fn plan(&mut self) -> Plan {
         let choice = self.choice;
-        plan(&self.pair, self.mode, &|_| choice)
+        plan(&self.pair, self.mode, &|_, _| choice)
     }
 
     #[track_caller]
@@ -370,6 +370,61 @@ fn a_copy_goes_with_its_claim_or_its_source() {
 }
 
 #[test]
+fn what_may_not_come_down_is_refused_and_withdrawn() {
+    let refusals = [
+        (Refusal::NotListed, "NamespaceNotClaimed! "),
+        (Refusal::NoBoundObject, "NamespaceNotClaimed! "),
+        (Refusal::SecretType, "SecretTypeNotClaimed! "),
+    ];
+    for (refusal, told) in refusals {
+        let refuse = |mode: &mut Mode| mode.descent = Descent::Refused(refusal);
+        alone(Cluster::Provider).mode(refuse).expect(told.trim_end());
+        paired(Cluster::Provider)
+            .mode(refuse)
+            .expect("delete consumer cp guarded");
+        // What goes up is no matter of where objects come down.
+        alone(Cluster::Consumer).mode(refuse).expect("create provider");
+        paired(Cluster::Consumer).mode(refuse).expect("");
+        let scene = paired(Cluster::Provider);
+        let rests = |descent| is_at_rest(&scene.pair, &|_, _| ClaimChoice::Selected, || descent);
+        assert!(!rests(Descent::Refused(refusal)), "a copy that agrees is looked at too");
+    }
+    let unknown = |mode: &mut Mode| mode.descent = Descent::Unknown;
+    alone(Cluster::Provider).mode(unknown).expect("");
+    paired(Cluster::Provider).mode(unknown).expect("");
+    alone(Cluster::Provider).expect("create consumer");
+}
+
+#[test]
+fn labels_and_annotations_that_tools_believe_stay_with_the_provider() {
+    let labels = json!({
+        "argocd.argoproj.io/secret-type": "repository", "owner": "helm", "app.kubernetes.io/name": "colt",
+        "app.kubernetes.io/managed-by": "Helm",
+    });
+    let planted = with(source(Cluster::Provider), "/metadata/labels", labels);
+    let planted = annotated(planted, "replicator.v1.mittwald.de/replicate-from", "kube-system/root");
+    let scene = Scene::new().provider(&planted);
+    let side = scene.pair.sides.provider.as_ref().unwrap();
+    let content = side.content.as_ref().unwrap();
+    let keys = |marks: &crate::model::labels::Marks| marks.iter().map(|(key, _)| key.to_owned()).collect::<Vec<_>>();
+    assert_eq!(keys(&content.meta.labels), ["app.kubernetes.io/name"]);
+    assert!(keys(&content.meta.annotations).is_empty());
+    assert_eq!(side.print, Some(projection::fingerprint(content)));
+    assert!(
+        side.left_out.is_some() && side.labels.get("owner").is_some(),
+        "it is selected by all its labels"
+    );
+    // The consumer's own object goes up with all of them.
+    let scene = Scene::new().consumer(&with(
+        source(Cluster::Consumer),
+        "/metadata/labels",
+        json!({"owner": "me"}),
+    ));
+    let content = scene.pair.sides.consumer.as_ref().unwrap().content.as_ref().unwrap();
+    assert_eq!(keys(&content.meta.labels), ["owner"]);
+}
+
+#[test]
 fn a_copy_stays_that_lost_its_source_when_a_cluster_went_back_in_time() {
     for of in BOTH {
         let (there, uid) = (of.other(), copy(of)["metadata"]["uid"].as_str().unwrap().to_owned());
@@ -638,14 +693,14 @@ proptest! {
             pair.compare();
             if forget {
                 pair.forget_content();
-                let reads = plan(&pair, mode, &|_| choice).ops;
+                let reads = plan(&pair, mode, &|_, _| choice).ops;
                 let content = reads.iter().all(|op| !matches!(op, Op::Create { .. } | Op::Update { .. }));
                 prop_assert!(content, "no content, no write");
                 pair = world.pair(&scene.rules, &Both::default());
                 pair.compare();
             }
-            let plan = plan(&pair, mode, &|_| choice);
-            let is_at_rest = is_at_rest(&pair, &|_| choice);
+            let plan = plan(&pair, mode, &|_, _| choice);
+            let is_at_rest = is_at_rest(&pair, &|_, _| choice, || mode.descent);
             prop_assert!(!is_at_rest || (plan.ops.is_empty() && plan.blocked.is_none()), "at rest, with a plan: {plan:?}");
             if plan.ops.is_empty() {
                 break plan;

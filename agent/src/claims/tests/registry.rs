@@ -19,11 +19,12 @@ use crate::{
     claims::{
         ClaimProgress,
         fake::{Fake, eventually},
-        testing::{object, wanted},
+        testing::{bound_resource, object, wanted},
     },
     connection::Sides,
     contract::Contract,
     engine::{Budget, Cause, Metrics, Surroundings, Tally},
+    references::ReferenceIndexer,
 };
 
 pub(super) const CONTRACT: &str = "kube-bind-x";
@@ -35,6 +36,17 @@ pub(super) struct Town {
     pub(super) claims: Claims,
     pub(super) guard: Arc<Deletions>,
     limits: Guard,
+    _bound: ReferenceIndexer,
+}
+
+/// Has the namespace `west` one bound object.
+fn bound(claims: &Claims) -> ReferenceIndexer {
+    let indexer = claims.references().indexer(bound_resource(), "v1");
+    let cowboy = object(&json!({"metadata": {"namespace": "west", "name": "wyatt", "resourceVersion": "1"}}));
+    indexer.listing();
+    indexer.seen(&cowboy);
+    indexer.listed();
+    indexer
 }
 
 fn claims(consumer: &Fake, provider: &Fake, limits: &Guard) -> Claims {
@@ -74,8 +86,10 @@ impl Town {
     fn limited(limits: Guard) -> Self {
         let (consumer, provider) = (Fake::new(), Fake::new());
         consumer.put("/api/v1/namespaces/west", &json!({}));
+        let claims = claims(&consumer, &provider, &limits);
         Self {
-            claims: claims(&consumer, &provider, &limits),
+            _bound: bound(&claims),
+            claims,
             consumer,
             provider,
             guard: Arc::default(),
@@ -99,6 +113,7 @@ impl Town {
     /// Ends the konnector, and starts another one.
     pub(super) fn restart(&mut self) {
         self.claims = claims(&self.consumer, &self.provider, &self.limits);
+        self._bound = bound(&self.claims);
         self.guard = Arc::default();
     }
 

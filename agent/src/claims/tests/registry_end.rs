@@ -106,7 +106,7 @@ async fn a_cleanup_needs_no_provider() {
     town.claims.remove("cowboys");
     town.consumer.writes();
     let secrets = vec![GroupResource::new("", "secrets")];
-    let drain = Drain::of_copies(&town.consumer.clients(), "contract-uid", secrets);
+    let drain = Drain::of_copies(&town.consumer.clients(), "contract-uid", secrets, None);
     let mut progress = drain.progress();
     progress
         .wait_for(|released| released.remaining == Some(0))

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::claims::{
-    pair::Side,
+    pair::{Cluster, Side},
     testing::{object, rules, secret, terms, wanted},
 };
 
@@ -14,7 +14,7 @@ fn named(name: &str) -> Value {
 fn choose(wanted: &[Wanted], namespace: &str, name: &str) -> ClaimChoice {
     let rules = rules(wanted, &References::default());
     let side = Side::source(&object(&secret(namespace, name, "u", 1)));
-    side.choice(&ObjectKey::new(namespace, name), &rules)
+    side.choice(Cluster::Consumer, &ObjectKey::new(namespace, name), &rules)
 }
 
 #[track_caller]
@@ -100,6 +100,58 @@ fn another_place_is_another_claim() {
         ..wanted(&[named("colt")])
     };
     check(&[shared], "colt", ClaimChoice::Unselected);
+}
+
+#[test]
+fn claims_of_listed_namespaces_concern_the_consumers_objects_there_alone() {
+    let limited = |selector: &Value, namespaces: &[&str]| Wanted {
+        claim_namespaces: Some(namespaces.iter().map(|&name| name.to_owned()).collect()),
+        ..wanted(std::slice::from_ref(selector))
+    };
+    let one = [limited(&named("colt"), &["west"])];
+    assert_eq!(choose(&one, "west", "colt"), ClaimChoice::Selected);
+    assert_eq!(choose(&one, "east", "colt"), ClaimChoice::Unselected);
+    assert_eq!(
+        choose(&[limited(&named("colt"), &[])], "west", "colt"),
+        ClaimChoice::Unselected
+    );
+    // Each binding has a list of its own.
+    let two = [limited(&named("colt"), &["west"]), limited(&named("badge"), &["east"])];
+    assert_eq!(choose(&two, "east", "colt"), ClaimChoice::Unselected);
+    assert_eq!(choose(&two, "east", "badge"), ClaimChoice::Selected);
+    let wide = [limited(&named("colt"), &["west"]), wanted(&[named("colt")])];
+    assert_eq!(choose(&wide, "east", "colt"), ClaimChoice::Selected);
+    // While a binding is paused, nothing ends.
+    let paused = Wanted {
+        paused: true,
+        ..limited(&named("colt"), &["west"])
+    };
+    assert_eq!(choose(std::slice::from_ref(&paused), "east", "colt"), ClaimChoice::Kept);
+    // But it is known to be left.
+    let side = Side::source(&object(&secret("east", "colt", "u", 1)));
+    let is_leftover = |namespace: &str| {
+        let rules = rules(std::slice::from_ref(&paused), &References::default());
+        rules.is_leftover(&ObjectKey::new(namespace, "colt"), &side.labels, None)
+    };
+    assert!(is_leftover("east") && !is_leftover("west"));
+}
+
+#[test]
+fn what_the_provider_made_elsewhere_is_claimed_and_does_not_come_down() {
+    let limited = Wanted {
+        claim_namespaces: Some(BTreeSet::from(["west".to_owned()])),
+        ..wanted(&[named("colt")])
+    };
+    let rules = rules(&[limited], &References::default());
+    let side = Side::source(&object(&secret("east", "colt", "u", 1)));
+    let key = ObjectKey::new("east", "colt");
+    assert_eq!(side.choice(Cluster::Provider, &key, &rules), ClaimChoice::Selected);
+    let descent = rules.descent(&key, &side.labels, Some("Opaque"));
+    assert_eq!(descent, Descent::Refused(descent::Refusal::NotListed));
+    assert!(
+        rules.is_leftover(&key, &side.labels, Some("Opaque")),
+        "a copy that came before"
+    );
 }
 
 #[test]

@@ -25,6 +25,11 @@ pub(crate) fn claim_key(resource: &str) -> ClaimKey {
     }
 }
 
+/// The resource that the bindings of tests bind.
+pub(crate) fn bound_resource() -> GroupResource {
+    GroupResource::new("wildwest.dev", "cowboys")
+}
+
 /// What a binding wants that claims Secrets by these selectors.
 pub(crate) fn wanted(selectors: &[Value]) -> Wanted {
     let claim = |selector: &Value| PermissionClaim {
@@ -41,6 +46,10 @@ pub(crate) fn wanted(selectors: &[Value]) -> Wanted {
         informer_scope: InformerScope::Namespaced,
         cluster_wide_secrets: false,
         cluster_scoped_namespace: None,
+        claim_namespaces: None,
+        watched_namespaces: None,
+        claim_secret_types: Vec::new(),
+        bound: vec![bound_resource()],
         accepted: selectors.iter().map(claim).collect(),
         withdrawn: Vec::new(),
         dropped: Vec::new(),

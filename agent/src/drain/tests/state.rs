@@ -17,12 +17,15 @@ use crate::{
     drain::{
         Drain, DrainMode, DrainProgress,
         plan::DrainOp,
-        state::{DrainState, DrainedObject},
+        state::{Collection, DrainState, DrainedObject},
     },
 };
 
-fn secrets() -> GroupResource {
-    GroupResource::new("", "secrets")
+fn secrets() -> Collection {
+    Collection {
+        resource: GroupResource::new("", "secrets"),
+        namespace: None,
+    }
 }
 
 fn copy(name: &str, paused: bool) -> DrainedObject {
@@ -158,7 +161,7 @@ async fn a_refused_delete_is_shown_until_it_succeeds() {
     let mut paused = brought("permit");
     paused["metadata"]["annotations"] = json!({PAUSED: TRUE});
     consumer.put(&path("permit"), &paused);
-    let drain = Drain::of_copies(&consumer.clients(), "contract-uid", vec![secrets()]);
+    let drain = Drain::of_copies(&consumer.clients(), "contract-uid", vec![secrets().resource], None);
     let problem = || drain.progress().borrow().problem.clone().unwrap_or_default();
     eventually("held by the pause", || problem().contains("is paused")).await;
     consumer.forbid_deletes(true);
@@ -177,7 +180,7 @@ async fn a_refused_delete_is_shown_no_longer_when_the_object_stays_for_another_r
     let path = "/api/v1/namespaces/west/secrets/colt";
     consumer.forbid_deletes(true);
     consumer.put(path, &brought("colt"));
-    let drain = Drain::of_copies(&consumer.clients(), "contract-uid", vec![secrets()]);
+    let drain = Drain::of_copies(&consumer.clients(), "contract-uid", vec![secrets().resource], None);
     let problem = || drain.progress().borrow().problem.clone().unwrap_or_default();
     eventually("refused", || problem().contains("west/colt: ")).await;
     let mut paused = brought("colt");

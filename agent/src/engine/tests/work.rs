@@ -56,7 +56,7 @@ async fn an_issue_that_ended_before_it_was_noted_is_looked_at_again() {
 
     // A paused object is left alone, and has no issue.
     let paused = object("wild-west", "u", 7, &json!({"kube-bind.io/paused": "true"}));
-    events::consumer(Arc::clone(&shared))(Event::Applied(paused));
+    events::consumer(Arc::clone(&shared), None)(Event::Applied(paused));
     shared.finish(work, outcome, known);
     assert_eq!(shared.issues.lock().count(), 1);
 

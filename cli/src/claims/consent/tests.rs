@@ -29,7 +29,7 @@ fn check(claims: &[PermissionClaim], known: &[PermissionClaim], reject: &[&str],
     for binding in [recorded, in_effect] {
         let binding = Some(&binding);
         assert_eq!(
-            question(claims, &decide(claims, &reject, binding, None), binding),
+            question(claims, &decide(claims, &reject, binding, &[]), binding),
             expect
         );
     }

@@ -42,7 +42,7 @@ fn seen(rejected: &[&str], in_effect: &[&str], rights: &[&str]) -> Installed {
 #[track_caller]
 fn check(offered: &[&str], reject: &[&str], seen: &Installed, expect: [&[&str]; 3]) {
     let claims: Vec<_> = offered.iter().map(|resource| claim(resource, None)).collect();
-    let decision = decide(&claims, &core(reject), seen.binding(), seen.cluster_role.as_ref());
+    let decision = decide(&claims, &core(reject), seen.binding(), &seen.rules());
     let [rejected, accepted, withdrawn] = expect.map(|resources| core(resources).into_iter().collect());
     assert_eq!(
         decision,

@@ -1,13 +1,16 @@
 //! One bind: checked on both sides, then made.
 
+use std::collections::BTreeSet;
+
 use bindery_api::{
     conditions::ConditionStatus,
     names::{self, is_subdomain},
-    v1alpha2::{APIServiceExportTemplateSpec, ClusterSecretKeyRef, Isolation, Scope},
+    v1alpha2::{APIServiceBinding, APIServiceExportTemplateSpec, ClusterSecretKeyRef, Isolation, Scope},
 };
 use bindery_proto::v1alpha2::{BindableResourcesRequest, BindingResourceResponse, ClusterIdentity};
-use bindery_sdk::Address;
+use bindery_sdk::{Address, manifests::ManifestOwner};
 use jiff::Timestamp;
+use kube::ResourceExt as _;
 use tokio::time::Instant;
 
 use crate::{
@@ -17,7 +20,7 @@ use crate::{
     consumer::{Consumer, wait},
     errors::Failure,
     install::{
-        manifests::{self, BindingInstall, Kubeconfig, Manifests},
+        manifests::{self, BindingInstall, ClaimRights, Kubeconfig, Manifests},
         owner::CredentialOwner,
         plan::{self, Installed},
     },
@@ -42,6 +45,10 @@ pub(super) struct Bind<'a> {
     /// Which claims of the offer are accepted and rejected, and which claims of the existing binding are withdrawn:
     /// they were accepted before and are not any more.
     pub(super) decision: Decision,
+    /// The namespaces that the claims of the binding concern; all if there are none.
+    claim_namespaces: Vec<String>,
+    /// Where the konnector gets its rights on claimed objects.
+    claim_rights: ClaimRights,
     /// The template, which says where the provider keeps the objects.
     template: APIServiceExportTemplateSpec,
     /// The provider's default isolation, if the template has none: whether a cluster-scoped object gets a name prefix,
@@ -131,8 +138,10 @@ impl<'a> Bind<'a> {
             &offer.claims,
             &args.answers.reject_claims,
             seen.binding(),
-            seen.cluster_role.as_ref(),
+            &seen.rules(),
         );
+        let claim_namespaces = claim_namespaces(args, seen.binding());
+        let claim_rights = consumer.claim_rights(&claim_namespaces, seen.binding()).await?;
         let isolation = match (template.scope, template.isolation) {
             // Shown to the user only, so a bind goes on without it.
             (Scope::Cluster, None) => provider.isolation().await,
@@ -146,6 +155,8 @@ impl<'a> Bind<'a> {
             seen,
             offer,
             decision,
+            claim_namespaces,
+            claim_rights,
             template,
             isolation,
         };
@@ -166,7 +177,7 @@ impl<'a> Bind<'a> {
         if let Some(warning) = placement::warning(&self.template, self.isolation) {
             steps.note(warning);
         }
-        consent::explain_offer(&self.offer, &self.decision, steps);
+        consent::explain_offer(&self.offer, &self.decision, &self.claim_namespaces, steps);
     }
 
     /// Asks about the claims of the bind; fails if the user does not accept them.
@@ -199,8 +210,19 @@ impl<'a> Bind<'a> {
                 &self.args.konnector.konnector_service_account,
             ),
             with_namespace: true,
+            claim_namespaces: &self.claim_namespaces,
+            claim_rights: &self.claim_rights,
         };
-        Manifests::of_binding(&install, kubeconfig)
+        let mut manifests = Manifests::of_binding(&install, kubeconfig);
+        if let ManifestOwner::Binding(binding) = &mut manifests.owner
+            && let Some(seen) = self.seen.binding()
+        {
+            binding
+                .spec
+                .claim_secret_types
+                .clone_from(&seen.spec.claim_secret_types);
+        }
+        manifests
     }
 
     /// Has the provider make the export, and installs its answer.
@@ -236,10 +258,38 @@ impl<'a> Bind<'a> {
             self.consumer.write(write).await?;
             steps.done(&format!("{} {write}", write.past()));
         }
-        if writes.is_empty() {
+        let mut is_done = writes.is_empty();
+        for role in self.seen.obsolete_roles(&manifests) {
+            self.consumer.delete_role(role).await?;
+            let (namespace, name) = (role.namespace().unwrap_or_default(), role.name_any());
+            steps.done(&format!(
+                "Role {namespace}/{name} is gone, because no claim needs it any more"
+            ));
+            is_done = false;
+        }
+        if is_done {
             steps.done("everything is installed already");
         }
+        self.note_leaving(steps);
         Ok(())
+    }
+
+    /// Tells that the konnector keeps rights until it has withdrawn copies.
+    fn note_leaving(&self, steps: &Steps) {
+        let ClaimRights { in_cluster, namespaces } = &self.claim_rights;
+        let left: Vec<_> = namespaces
+            .iter()
+            .filter(|name| !self.claim_namespaces.contains(name))
+            .collect();
+        let place = match (self.claim_namespaces.is_empty(), in_cluster, left.as_slice()) {
+            (true, ..) | (false, false, []) => return,
+            (false, true, _) => "the whole cluster".to_owned(),
+            (false, false, left) => format!("namespace {}", joined(left)),
+        };
+        steps.note(&format!(
+            "the konnector keeps its rights on claimed objects of {place} until it has withdrawn its copies; bind again then, and they are \
+             taken"
+        ));
     }
 
     /// Waits until the binding is ready, and takes the konnector's rights on withdrawn claims, which it needs until it has withdrawn
@@ -257,6 +307,15 @@ impl<'a> Bind<'a> {
         take_rights(self.consumer, name, &self.decision.withdrawn, left(), steps).await?;
         Ok(ready)
     }
+}
+
+/// The namespaces that the claims of a binding concern: what the user said, or else what the binding lists already.
+fn claim_namespaces(args: &BindArgs, seen: Option<&APIServiceBinding>) -> Vec<String> {
+    if args.claim_namespaces.is_empty() {
+        return seen.map_or_else(Vec::new, |seen| seen.spec.claim_namespaces.clone());
+    }
+    let namespaces: BTreeSet<_> = args.claim_namespaces.iter().cloned().collect();
+    namespaces.into_iter().collect()
 }
 
 /// What the provider's request waits for, in words.

@@ -50,7 +50,7 @@ Ready:          Unknown
 Schema updates: Never
 Objects stand:  in namespaces that are this cluster's alone
 Claims:         secrets: EVERY Secret of this cluster
-                your objects that it selects are copied to the provider, which reads them; the provider's are copied here
+                both ways: your objects that it selects are copied to the provider, which reads them; the provider's are copied here
 
 KIND     RESOURCE               SCOPE        VERSIONS
 Cowboy   cowboys.wildwest.dev   Namespaced   v1alpha1

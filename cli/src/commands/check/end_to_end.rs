@@ -162,6 +162,7 @@ impl Trial {
             template: self.probe.id.clone(),
             kind: Some(NameKind::Template),
             name: None,
+            claim_namespaces: Vec::new(),
             cluster_identity: Some(self.probe.id.clone()),
             cluster_name: Some("kubectl bind check".to_owned()),
             konnector: args.konnector.clone(),

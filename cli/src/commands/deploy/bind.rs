@@ -16,7 +16,7 @@ use crate::{
     consumer::Consumer,
     errors::Failure,
     install::{
-        manifests::{self, BindingInstall, Kubeconfig, Manifests},
+        manifests::{self, BindingInstall, ClaimRights, Kubeconfig, Manifests},
         owner::CredentialOwner,
         plan::{self, Installed},
         write::Write,
@@ -60,7 +60,12 @@ impl Bound {
             seen.refuse_answer(&credential)?;
             let accepted = accepted(&requests, &args.answers);
             for request in &requests {
-                explain(request, &decide(request, &args.answers, &Installed::default()), steps);
+                explain(
+                    request,
+                    &decide(request, &args.answers, &Installed::default()),
+                    &[],
+                    steps,
+                );
             }
             let bundle = seen.owner.as_ref().and_then(CredentialOwner::bundle);
             let before = bundle.map_or(&[][..], |bundle| &bundle.spec.accepted_claims);
@@ -81,8 +86,11 @@ impl Bound {
                 plan::refuse_foreign_apis(&apis, &request.name)?;
                 let decision = decide(request, &args.answers, &seen);
                 question = question.max(claims::question(&request.offer.claims, &decision, seen.binding()));
-                explain(request, &decision, steps);
-                let manifests = of_request(request, &decision, &secret, document());
+                // What the installed binding lists stays.
+                let namespaces = seen.binding().map_or(&[][..], |seen| &seen.spec.claim_namespaces);
+                let rights = consumer.claim_rights(namespaces, seen.binding()).await?;
+                explain(request, &decision, namespaces, steps);
+                let manifests = of_request(request, &decision, &secret, (namespaces, &rights), document());
                 bound.binds.push(Bind::new(manifests, &seen)?);
             }
             let claims = requests.iter().flat_map(|request| request.offer.claims.clone());
@@ -119,6 +127,7 @@ impl Bound {
                 request,
                 &decision,
                 &secret,
+                (&[], &ClaimRights::default()),
                 kubeconfig(),
             ))?);
         }
@@ -145,9 +154,9 @@ fn check_rejected(requests: &[Request], answers: &AnswerArgs) -> Result<(), Fail
 }
 
 /// Says what a request claims.
-fn explain(request: &Request, decision: &Decision, steps: &Steps) {
+fn explain(request: &Request, decision: &Decision, namespaces: &[String], steps: &Steps) {
     steps.note(&format!("{}: {}", request.name, joined(&request.offer.resources)));
-    consent::explain_offer(&request.offer, decision, steps);
+    consent::explain_offer(&request.offer, decision, namespaces, steps);
 }
 
 /// Decides which claims of the request are accepted. Flags may also reject claims of other requests.
@@ -156,7 +165,7 @@ fn decide(request: &Request, answers: &AnswerArgs, seen: &Installed) -> Decision
         &request.offer.claims,
         &answers.reject_claims,
         seen.binding(),
-        seen.cluster_role.as_ref(),
+        &seen.rules(),
     )
 }
 
@@ -170,7 +179,8 @@ async fn seen_binding(consumer: &Consumer, name: &str) -> Result<(Installed, Clu
         Some(binding) => binding.spec.kubeconfig_secret_ref.clone(),
         None => manifests::secret_ref(name, names::KUBE_BIND_NAMESPACE),
     };
-    let seen = consumer.installed(binding.map(Into::into), Some(name), &secret).await?;
+    let installed = consumer.installed(binding.map(Into::into), Some(name), &secret);
+    let seen = Box::pin(installed).await?;
     Ok((seen, secret))
 }
 
@@ -180,7 +190,7 @@ async fn seen_bundle(consumer: &Consumer, name: &str) -> Result<Installed, Failu
         Some(bundle) => bundle.spec.kubeconfig_secret_ref.clone(),
         None => manifests::bundle_secret_ref(name, names::KUBE_BIND_NAMESPACE),
     };
-    consumer.installed(bundle.map(Into::into), None, &secret).await
+    Box::pin(consumer.installed(bundle.map(Into::into), None, &secret)).await
 }
 
 /// The objects of the binding of one request. Its namespace comes with the konnector.
@@ -188,6 +198,7 @@ fn of_request(
     request: &Request,
     decision: &Decision,
     secret: &ClusterSecretKeyRef,
+    (claim_namespaces, claim_rights): (&[String], &ClaimRights),
     kubeconfig: Kubeconfig,
 ) -> Manifests {
     let install = BindingInstall {
@@ -198,6 +209,8 @@ fn of_request(
         secret,
         konnector: (names::KUBE_BIND_NAMESPACE, names::KONNECTOR),
         with_namespace: false,
+        claim_namespaces,
+        claim_rights,
     };
     Manifests::of_binding(&install, kubeconfig)
 }

@@ -60,7 +60,9 @@ impl Clusters {
         let apis = consumer.on(consumer.api.apis(&resources).await)?;
         consumer.on(plan::refuse_foreign_apis(&apis, EXAMPLE))?;
         let quiet = Steps::new(true);
-        let bound = consumer.on(Bound::prepare(&consumer.api, &deploy_args(), answer, &quiet).await)?;
+        let args = deploy_args();
+        let bound = Box::pin(Bound::prepare(&consumer.api, &args, answer, &quiet));
+        let bound = consumer.on(bound.await)?;
         for bind in &bound.binds {
             for write in &bind.writes {
                 let mut write = write.clone();

@@ -15,7 +15,7 @@ use crate::{
     claims::news,
     consumer::kinds::Kind,
     provider::contract::Contract,
-    why::{self, BindingLink, ClaimFacts, CopyLocation, MappedNamespaces, ObjectFacts, Relation, Seen},
+    why::{self, BindingLink, ClaimFacts, CopyLocation, MappedNamespaces, Marked, ObjectFacts, Relation, Seen},
 };
 
 /// The most objects that are read to find one that refers to the claimed object.
@@ -96,6 +96,14 @@ impl Asked<'_> {
             let export = export.as_ref().ok();
             facts.selected = self.selected(&facts.claims, export, &labels).await;
             facts.would_select = self.selected(&facts.not_accepted, export, &labels).await;
+            let listed = &binding.spec.claim_namespaces;
+            if !listed.is_empty() && !listed.contains(&self.namespace) {
+                facts.elsewhere.clone_from(listed);
+                // What the provider made is claimed, and does not come down.
+                if object.is().is_some_and(|object| object.marked() == Marked::Not) {
+                    facts.selected = Seen::Absent;
+                }
+            }
         }
         link.relation = Relation::Claimed(facts);
         Some(link)

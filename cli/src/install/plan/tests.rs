@@ -10,8 +10,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use super::*;
 use crate::{
     install::manifests::{
-        Kubeconfig,
-        tests::{binding_of, manifests, rejecting},
+        ClaimRights, Kubeconfig,
+        tests::{binding_of, limited, manifests, rejecting},
     },
     provider::kubeconfig::tests::{kubeconfig, parse},
 };
@@ -38,6 +38,7 @@ fn installed() -> Installed {
         cluster_role: Some(rights.cluster_role),
         cluster_role_binding: Some(rights.cluster_role_binding),
         owner: Some(manifests.owner.into()),
+        ..Installed::default()
     }
 }
 
@@ -337,4 +338,52 @@ fn an_api_that_is_there_already_is_not_given_away() {
             .to_string();
         assert!(message.contains("cowboys.wildwest.dev"), "{message}");
     }
+}
+
+#[test]
+fn roles_of_namespaces_are_written_and_those_of_others_are_obsolete() {
+    let in_west = ClaimRights {
+        in_cluster: false,
+        namespaces: BTreeSet::from(["west".to_owned()]),
+    };
+    let wanted = limited(&[], &["west".to_owned()], &in_west, Kubeconfig::Hidden("x"));
+    let mut seen = Installed::default();
+    let planned = |seen: &Installed| -> Vec<String> {
+        let writes = plan(&wanted, seen, at(0)).unwrap();
+        let roles = writes
+            .iter()
+            .filter(|write| ["Role", "RoleBinding"].contains(&&*write.resource.kind));
+        roles.map(|write| format!("{} {write}", write.past())).collect()
+    };
+    assert_eq!(
+        planned(&seen),
+        [
+            "created Role west/kube-bind-konnector-west",
+            "created RoleBinding west/kube-bind-konnector-west"
+        ]
+    );
+    let rights = wanted.rights.as_ref().unwrap().in_namespaces[0].clone();
+    (seen.roles, seen.role_bindings) = (vec![rights.role], vec![rights.role_binding]);
+    assert!(planned(&seen).is_empty());
+    seen.roles[0].rules = None;
+    seen.role_bindings[0].subjects = None;
+    assert_eq!(
+        planned(&seen),
+        [
+            "changed Role west/kube-bind-konnector-west",
+            "changed RoleBinding west/kube-bind-konnector-west"
+        ]
+    );
+    // One that somebody else made in another namespace is left alone.
+    let mut of_others = seen.roles[0].clone();
+    of_others.metadata.namespace = Some("north".to_owned());
+    of_others.metadata.labels = None;
+    let mut former = seen.roles[0].clone();
+    former.metadata.namespace = Some("east".to_owned());
+    seen.roles.extend([of_others, former]);
+    let obsolete: Vec<_> = seen
+        .obsolete_roles(&wanted)
+        .filter_map(|role| role.namespace())
+        .collect();
+    assert_eq!(obsolete, ["east"]);
 }

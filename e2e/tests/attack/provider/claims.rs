@@ -88,7 +88,7 @@ async fn replace(ranch: &Ranch, offer: Offer, claims: Value) -> Result<()> {
 }
 
 /// Waits until the binding says that claims are not in sync, in words that name all of these.
-async fn refused(ranch: &Ranch, offer: Offer, says: &[&str]) -> Result<()> {
+pub(super) async fn refused(ranch: &Ranch, offer: Offer, says: &[&str]) -> Result<()> {
     eventually(format!("binding {} to name its claims", offer.name), SOON, || async {
         let binding = ranch.binding(offer.name).await?;
         let condition = binding.condition("PermissionClaimsInSync");

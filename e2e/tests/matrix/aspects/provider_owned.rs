@@ -112,7 +112,7 @@ pub(crate) async fn preseeded(bench: &Bench) -> Result<()> {
     for side in [&bench.a, &bench.b] {
         let none = side.ours_in(SECRET, FRONTIER).get_opt(name).await?;
         ensure!(none.is_none(), "it is in a namespace that does not exist");
-        side.namespace(FRONTIER).await?;
+        side.bind_in(&[FRONTIER]).await?;
         let ours = side.ours_in(SECRET, FRONTIER);
         eventually(format!("{}'s {name}", side.who), SOON, async || {
             let copy = ours.get_opt(name).await?;

@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::{bench::Bench, cells::Place, kinds::Kind, side::Side};
 
 /// Two names of the greatest length that differ in their last letter alone.
-fn longest(length: usize) -> [String; 2] {
+pub(crate) fn longest(length: usize) -> [String; 2] {
     ["x", "y"].map(|last| "l".repeat(length - 1) + last)
 }
 

@@ -8,10 +8,12 @@ use serde_json::{Map, Value, json};
 use super::*;
 
 /// Fields that the wire does not have. Each is optional; only what an added object cannot do without is required in it.
-const ADDITIONS: [(&str, &str); 43] = [
+const ADDITIONS: [(&str, &str); 48] = [
     ("apiservicebindingbundles", "spec.acceptedClaims"),
     ("apiservicebindingbundles", "spec.backoffMultiplier"),
     ("apiservicebindingbundles", "spec.bindingNamePrefix"),
+    ("apiservicebindingbundles", "spec.claimNamespaces"),
+    ("apiservicebindingbundles", "spec.claimSecretTypes"),
     ("apiservicebindingbundles", "spec.deletionPolicy"),
     ("apiservicebindingbundles", "spec.maxRetries"),
     ("apiservicebindingbundles", "spec.pollingInterval"),
@@ -25,9 +27,12 @@ const ADDITIONS: [(&str, &str); 43] = [
     ("apiservicebindingbundles", "status.observedGeneration"),
     ("apiservicebindingbundles", "status.providerNamespace"),
     ("apiservicebindingbundles", "status.providerPrettyName"),
+    ("apiservicebindings", "spec.claimNamespaces"),
+    ("apiservicebindings", "spec.claimSecretTypes"),
     ("apiservicebindings", "spec.deletionPolicy"),
     ("apiservicebindings", "spec.exportName"),
     ("apiservicebindings", "spec.rejectedPermissionClaims"),
+    ("apiservicebindings", "status.claimNamespaces"),
     ("apiservicebindings", "status.conditions[].lastProbeTime"),
     ("apiservicebindings", "status.contractUID"),
     ("apiservicebindings", "status.providerNamespace"),

@@ -58,6 +58,15 @@ pub struct APIServiceBindingSpec {
     /// Claims of the export that the consumer refuses: nothing of them is read or written. (An addition of Bindery.)
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rejected_permission_claims: Vec<GroupResource>,
+    /// The namespaces of this cluster that the claims concern: objects of the provider come down into these alone, and objects of other
+    /// namespaces are not given to it. If there are none, objects come down into the namespaces that have an object of the bound API, and
+    /// those of all namespaces are given. (An addition of Bindery.)
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub claim_namespaces: Vec<String>,
+    /// Types of Secrets that come down from the provider beside Opaque and those of kubernetes.io for TLS, basic authentication, SSH and
+    /// container registries. (An addition of Bindery.)
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub claim_secret_types: Vec<String>,
 }
 
 /// What the konnector found and did.
@@ -74,6 +83,10 @@ pub struct APIServiceBindingStatus {
     /// The claims of the export, as the provider stated them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub permission_claims: Vec<PermissionClaim>,
+    /// The namespaces of this cluster that may have copies of claimed objects: those of `spec.claimNamespaces`, and those that were listed
+    /// there before until their copies are gone. If there are none, all namespaces may. (An addition of Bindery.)
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub claim_namespaces: Vec<String>,
     /// The contract namespace on the provider. (An addition of Bindery.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_namespace: Option<String>,
@@ -96,6 +109,8 @@ struct ReadSpec {
     export_name: Option<String>,
     deletion_policy: Option<DeletionPolicy>,
     rejected_permission_claims: Vec<GroupResource>,
+    claim_namespaces: Vec<String>,
+    claim_secret_types: Vec<String>,
 }
 
 impl From<Option<ReadSpec>> for APIServiceBindingSpec {
@@ -106,6 +121,8 @@ impl From<Option<ReadSpec>> for APIServiceBindingSpec {
             export_name: read.export_name,
             deletion_policy: read.deletion_policy,
             rejected_permission_claims: read.rejected_permission_claims,
+            claim_namespaces: read.claim_namespaces,
+            claim_secret_types: read.claim_secret_types,
         }
     }
 }

@@ -69,6 +69,14 @@ pub struct APIServiceBindingBundleSpec {
     /// objects of the resource. (An addition of Bindery.)
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accepted_claims: Vec<PermissionClaim>,
+    /// The namespaces of this cluster that the claims concern, in both directions; the bundle's bindings get them as their own. If there are
+    /// none, each binding has what was set on it. The rights that bundles share stay on the whole cluster. (An addition of Bindery.)
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub claim_namespaces: Vec<String>,
+    /// Types of Secrets that come down beside those that always may; the bundle's bindings get them as their own. If there are none, each
+    /// binding has what was set on it. (An addition of Bindery.)
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub claim_secret_types: Vec<String>,
     /// What happens to a binding whose export the provider has removed; Keep if absent. (An addition of Bindery.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "RemovedExports")]
@@ -125,6 +133,8 @@ struct ReadSpec {
     max_retries: Option<i32>,
     backoff_multiplier: Option<f64>,
     accepted_claims: Vec<PermissionClaim>,
+    claim_namespaces: Vec<String>,
+    claim_secret_types: Vec<String>,
     removed_exports: Option<RemovedExports>,
     deletion_policy: Option<DeletionPolicy>,
     binding_name_prefix: Option<String>,
@@ -147,6 +157,8 @@ impl From<Option<ReadSpec>> for APIServiceBindingBundleSpec {
             max_retries: read.max_retries,
             backoff_multiplier: read.backoff_multiplier,
             accepted_claims: read.accepted_claims,
+            claim_namespaces: read.claim_namespaces,
+            claim_secret_types: read.claim_secret_types,
             removed_exports: read.removed_exports,
             deletion_policy: read.deletion_policy,
             binding_name_prefix: read.binding_name_prefix,

@@ -8,7 +8,7 @@ use bindery_api::v1alpha2::{GroupResource, PermissionClaim};
 use bindery_proto::v1alpha2::BindingResourceResponse;
 
 use super::offer::{Offer, Refusal, is_binding_name, judge};
-use super::{BindingInstall, Decision, Kubeconfig, Manifests, bundle_secret_ref, namespace, secret_ref};
+use super::{BindingInstall, ClaimRights, Decision, Kubeconfig, Manifests, bundle_secret_ref, namespace, secret_ref};
 
 /// What a caller chooses; the default is a binding that accepts all claims but one on every Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +71,8 @@ pub(super) fn render(response: &BindingResourceResponse, options: &ManifestOptio
             secret: &secret_ref(name, &options.konnector_namespace),
             konnector: (&options.konnector_namespace, &options.konnector_service_account),
             with_namespace: options.with_namespace,
+            claim_namespaces: &[],
+            claim_rights: &ClaimRights::default(),
         };
         return Ok(Manifests::of_binding(&install, kubeconfig));
     };

@@ -395,7 +395,7 @@ pub(super) const KINDS: &[Kind] = &[
                     ["ClaimFailing", "A claim cannot be served.", "See the message."],
                     [
                         "Withdrawing",
-                        "Copies of what is no longer accepted are being deleted.",
+                        "Copies of what is no longer accepted, or lies outside of `spec.claimNamespaces`, are being deleted.",
                         "Wait.",
                     ],
                     ["ClaimsSyncing", "The first lists are not complete.", "Wait."],

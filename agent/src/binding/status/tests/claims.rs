@@ -70,8 +70,10 @@ fn claims_are_told_with_their_numbers_and_what_they_reach() {
     assert!(condition.is_true());
     assert_eq!(
         condition.message,
-        "secrets: selects every object, 3 given to the provider, 0 taken from it; configmaps: 0 given to the provider, 2 \
-         taken from it; serviceaccounts: selects nothing, 0 given to the provider, 0 taken from it"
+        "secrets: selects every object, 3 given to the provider, 0 taken from it into \
+         namespaces with a bound object; configmaps: 0 given to the provider, 2 \
+         taken from it into namespaces with a bound object; serviceaccounts: selects nothing, 0 given to the provider, 0 taken from it into namespaces with a \
+         bound object"
     );
     assert_eq!(status.permission_claims.len(), 3);
     let mut rejected = claiming(&claims[..2], &["secrets"]);
@@ -122,6 +124,7 @@ fn what_is_amiss_with_a_claim_is_named() {
         reason: "Any",
         message: "no right to list".to_owned(),
         cause,
+        namespace: None,
     };
     let forbidden = claimed(&|progress| progress.problem = Some(problem(Cause::ProviderForbids)));
     check(
@@ -236,4 +239,37 @@ fn that_an_unverified_contract_gets_none_is_told() {
         conditions::get(&status.conditions, types::PERMISSION_CLAIMS_IN_SYNC),
         None
     );
+}
+
+#[test]
+fn claims_of_listed_namespaces_say_where_rights_are_missing_and_copies_are_left() {
+    let mut seen = claiming(&[("secrets", Selector::default())], &[]);
+    let binding = binding(&mut seen);
+    binding.spec.claim_namespaces = vec!["west".to_owned()];
+    binding.status.as_mut().unwrap().claim_namespaces = vec!["east".to_owned(), "west".to_owned()];
+    progress(&mut seen, "secrets").remaining = Some(2);
+    let check =
+        |seen: &ObservedBinding, reason, severity, says| check(seen, "PermissionClaimsInSync", reason, severity, says);
+    check(
+        &seen,
+        "Withdrawing",
+        Severity::Info,
+        "copies in namespaces that spec.claimNamespaces does not list are withdrawn: secrets: 2 copies are left to delete",
+    );
+    assert_eq!(status_of(&seen).claim_namespaces, ["east", "west"]);
+    let forbidden = |namespace: Option<&str>| Problem {
+        reason: "Forbidden",
+        message: "cannot watch".to_owned(),
+        cause: Cause::ConsumerForbids,
+        namespace: namespace.map(Into::into),
+    };
+    let role = "Role kube-bind-konnector-cowboys of namespace east";
+    progress(&mut seen, "secrets").problem = Some(forbidden(Some("east")));
+    check(&seen, "RightsMissing", Severity::Warning, role);
+    // Rights on the whole cluster are missing, as after a list came to a binding that had none.
+    for namespace in [None, Some("north")] {
+        progress(&mut seen, "secrets").problem = Some(forbidden(namespace));
+        let wide = "this rule in ClusterRole kube-bind-konnector-cowboys";
+        check(&seen, "RightsMissing", Severity::Warning, wide);
+    }
 }

@@ -295,7 +295,7 @@ fn a_source_that_is_back_has_its_copy_again() {
     world.delete_consumer();
     world.settle(RETAINS);
     world.consumer = before;
-    world.index.consumer_rewound();
+    world.index.consumer_rewound(None);
     world.show_consumer();
     world.settle(RETAINS);
     world.is_in_sync();
