@@ -30,7 +30,7 @@ use crate::{
         consent::{self, Consent},
         object_counts::ObjectCount,
         observed_session::ObservedSession,
-        ownership::{bundle_of, orphans_crd, owns_crd},
+        ownership::{bundle_of, inherits_crd, orphans_crd, owns_crd},
     },
     session::{Session, provider_rights::LIST_SCHEMAS},
 };
@@ -52,7 +52,6 @@ impl BindingController {
         }
         let consent = takeover.until();
         runtime.consent(consent, deletions.until());
-        runtime.keep(binding.keeps_copies());
         let bundle = self.bundle_of(binding);
         let (access, pinned) = self.connect(binding, bundle.as_deref(), runtime, now);
         let session = runtime.connection.session().cloned();
@@ -102,6 +101,9 @@ impl BindingController {
         let interval = self.context.options.polling_interval;
         runtime.poll_every(seen.bundle.is_none().then_some(interval));
         self.observe_crds(&mut seen, session.as_deref(), runtime, key);
+        // What an earlier binding left ends without this one's user having said anything about its copies.
+        let inherits = seen.crds.values().any(|crd| inherits_crd(binding, crd));
+        runtime.keep(binding.keeps_copies() || inherits);
         seen.last_count = runtime.count(seen.objects());
         self.count_for_bundle(&seen);
         seen

@@ -19,11 +19,26 @@ pub fn by_bundle(bundle: &APIServiceBindingBundle) -> OwnerReference {
     }
 }
 
-/// Whether a binding is the controller of a CRD.
+/// Whether a binding is the controller of a CRD, or its heir.
 pub fn owns_crd(binding: &APIServiceBinding, crd: &CustomResourceDefinition) -> bool {
-    let owner = controller_reference(binding);
-    controller(&crd.metadata)
-        .is_some_and(|other| other.uid == owner.uid && other.name == owner.name && other.kind == owner.kind)
+    inherits_crd(binding, crd)
+        || controller(&crd.metadata).is_some_and(|owner| is_named(owner, binding) && is_same(owner, binding))
+}
+
+/// Whether a CRD is being deleted, and its controller is an earlier binding of the same name. That one is gone, as after a restore of a
+/// backup, so nobody else lets go of the objects of the CRD.
+pub fn inherits_crd(binding: &APIServiceBinding, crd: &CustomResourceDefinition) -> bool {
+    crd.metadata.deletion_timestamp.is_some()
+        && controller(&crd.metadata).is_some_and(|owner| is_named(owner, binding) && !is_same(owner, binding))
+}
+
+fn is_named(owner: &OwnerReference, binding: &APIServiceBinding) -> bool {
+    let expected = controller_reference(binding);
+    owner.name == expected.name && owner.kind == expected.kind && owner.api_version.starts_with("kube-bind.io/")
+}
+
+fn is_same(owner: &OwnerReference, binding: &APIServiceBinding) -> bool {
+    binding.metadata.uid.as_deref() == Some(&*owner.uid)
 }
 
 /// Whether a CRD of a binding stays with its objects, because the binding was deleted with propagation policy Orphan. The garbage

@@ -17,6 +17,12 @@ pub(super) enum TakeoverRefusal {
     /// Another object is the controller of the CRD.
     #[error("CRD {name} belongs to {kind} {owner}; unbind that first, or leave this API to it")]
     Owned { name: String, kind: String, owner: String },
+    /// Another object is the controller of the CRD, and the CRD is being deleted.
+    #[error(
+        "CRD {name} is being deleted, and belongs to {kind} {owner}; it is created anew when it is gone; if no {owner} is left to let go \
+         of its objects, bind this API by that name"
+    )]
+    OwnedAndEnding { name: String, kind: String, owner: String },
     /// The user did not offer the CRD to this binding.
     #[error(
         "CRD {name} exists and was not made by this binding; delete it, with its objects, bind another API, or let the \
@@ -25,7 +31,7 @@ pub(super) enum TakeoverRefusal {
     NotOffered { name: String, binding: String },
     /// The CRD is being deleted.
     #[error("CRD {name} is being deleted, and was not made by this binding; it is created anew when it is gone")]
-    UnbindPlan { name: String },
+    Ending { name: String },
     /// Objects of the CRD may be invalid by the provider's schema.
     #[error(
         "CRD {name} is offered to this binding, but its schema and the provider's do not agree: {broken}; change the schema, or remove \
@@ -38,7 +44,7 @@ impl TakeoverRefusal {
     /// Reason of the condition.
     pub(super) fn reason(&self) -> &'static str {
         match self {
-            Self::Owned { .. } | Self::NotOffered { .. } | Self::UnbindPlan { .. } => FOREIGN_CRD,
+            Self::Owned { .. } | Self::OwnedAndEnding { .. } | Self::NotOffered { .. } | Self::Ending { .. } => FOREIGN_CRD,
             Self::Disagrees { .. } => SCHEMAS_DISAGREE,
         }
     }
@@ -54,14 +60,18 @@ pub(super) fn plan(
     let mut owners = existing.owner_references().to_vec();
     if let Some(owner) = owners.iter().find(|owner| owner.controller == Some(true)) {
         let (kind, owner) = (owner.kind.clone(), owner.name.clone());
-        return Err(TakeoverRefusal::Owned { name, kind, owner });
+        return Err(if existing.metadata.deletion_timestamp.is_some() {
+            TakeoverRefusal::OwnedAndEnding { name, kind, owner }
+        } else {
+            TakeoverRefusal::Owned { name, kind, owner }
+        });
     }
     if existing.annotations().get(ADOPT_BY) != binding.metadata.name.as_ref() {
         let binding = binding.name_any();
         return Err(TakeoverRefusal::NotOffered { name, binding });
     }
     if existing.metadata.deletion_timestamp.is_some() {
-        return Err(TakeoverRefusal::UnbindPlan { name });
+        return Err(TakeoverRefusal::Ending { name });
     }
     let disagrees = |broken: String| TakeoverRefusal::Disagrees {
         name: name.clone(),

@@ -1,6 +1,7 @@
 use bindery_api::v1alpha2::{APIServiceBindingSpec, BoundSchemaSpec, BoundSchemaVersion};
 
 use super::*;
+use crate::controller::ownership::inherits_crd;
 
 const NAME: &str = "cowboys.wildwest.dev";
 
@@ -267,6 +268,25 @@ fn a_crd_that_goes_is_used_to_its_end_and_not_changed() {
     let wider = present(schema_of("wildwest.dev", &["spec", "extra"]));
     let decision = plan(NAME, &wider, Some(&crd), &binding("1"));
     assert_eq!((decision.op.as_ref(), reason(&decision)), (None, "usable"));
+}
+
+#[test]
+fn a_crd_that_an_earlier_binding_left_ends_with_the_one_of_its_name() {
+    let mut crd = established(created(&schema()));
+    let later = binding("2");
+    assert!(!inherits_crd(&later, &crd), "the earlier one may be there");
+    crd.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    let decision = plan(NAME, &schema(), Some(&crd), &later);
+    assert_eq!((decision.op.as_ref(), reason(&decision)), (None, "usable"));
+    assert!(inherits_crd(&later, &crd) && !inherits_crd(&binding("1"), &crd));
+    let mut other = binding("2");
+    other.metadata.name = Some("others".to_owned());
+    let decision = plan(NAME, &schema(), Some(&crd), &other);
+    let CrdState::Refused { reason, message } = decision.state else {
+        panic!("{:?}", decision.state);
+    };
+    assert_eq!(reason, "ForeignCustomResourceDefinition");
+    assert!(message.contains("bind this API by that name"), "{message}");
 }
 
 #[test]
