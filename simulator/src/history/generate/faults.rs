@@ -9,6 +9,7 @@ use crate::{
         objects::{between, weighted},
     },
     topology::{Cluster, Topology},
+    users::{Action, Consent, Relation},
 };
 
 /// Kinds of faults that are drawn together.
@@ -91,11 +92,7 @@ pub(super) fn draw(
                 push(&mut faults, at, Fault::ClockJump { process, seconds });
             }
             Family::Restores => restore(rng, topology, &mut faults, end, when),
-            Family::Losses => {
-                let percent = between(rng, 10..=100);
-                let of = cluster(rng, topology);
-                push(&mut faults, at, Fault::LoseObjects { of, percent });
-            }
+            Family::Losses => lose(rng, topology, &mut faults, at),
             Family::Definitions => {
                 let provider = provider(rng, topology);
                 let change = if rng.random_bool(0.7) {
@@ -317,16 +314,50 @@ fn beside(
     }
 }
 
+/// Draws objects that vanish from an etcd. More of them may vanish between a user's order about the first and its execution.
+fn lose(rng: &mut StdRng, topology: &Topology, faults: &mut Vec<HistoryEvent>, at: u64) {
+    let percent = between(rng, 10..=100);
+    let of = cluster(rng, topology);
+    push(faults, at, Fault::LoseObjects { of, percent });
+    let Cluster::Consumer(consumer) = of else {
+        return;
+    };
+    if rng.random_bool(0.6) {
+        return;
+    }
+    // Konnectors see what is missing when they list.
+    push(faults, at, Fault::EndWatches { of });
+    let ordered = at + rng.random_range(5_000..20_000_u64);
+    let millis = rng.random_range(2_000..10_000);
+    for replica in 1..=replicas(topology, consumer) {
+        let process = ProcessName::Konnector { of, replica };
+        push(faults, ordered, Fault::Crash { process, millis });
+    }
+    let relation = Relation {
+        consumer,
+        provider: provider(rng, topology),
+    };
+    let to = Consent::Orphans;
+    faults.push(HistoryEvent {
+        at: ordered + 1,
+        event: Event::User(Action::Consent { relation, to }),
+    });
+    let percent = between(rng, 10..=100);
+    push(faults, ordered + 2, Fault::LoseObjects { of, percent });
+}
+
+/// The number of konnectors of a consumer.
+fn replicas(topology: &Topology, consumer: u8) -> u8 {
+    let setup = topology.consumers.get(usize::from(consumer) - 1);
+    setup.map_or(1, |setup| setup.replicas)
+}
+
 fn process(rng: &mut StdRng, topology: &Topology) -> ProcessName {
     if rng.random_bool(0.7) {
         let number = consumer(rng, topology);
-        let replicas = topology
-            .consumers
-            .get(usize::from(number) - 1)
-            .map_or(1, |setup| setup.replicas);
         ProcessName::Konnector {
             of: Cluster::Consumer(number),
-            replica: between(rng, 1..=replicas),
+            replica: between(rng, 1..=replicas(topology, number)),
         }
     } else {
         let provider = provider(rng, topology);
