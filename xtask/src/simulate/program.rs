@@ -41,11 +41,12 @@ impl Simulator {
     /// How many seeds `cargo xtask test` runs: less than two minutes of two cores.
     pub(super) const SEEDS_OF_TEST: u64 = 2_000;
 
+    /// What cargo builds. With examples, as all builds for tests: what they depend on decides features.
+    const BUILD: [&str; 6] = ["build", "--locked", "--workspace", "--examples", "--bin", "simulator"];
+
     /// Builds the program of this tree, with the features that all builds for tests share.
     pub(super) fn build() -> Result<Self> {
-        // With examples, as all builds for tests: what they depend on decides features.
-        let build = ["build", "--locked", "--workspace", "--examples", "--bin", "simulator"];
-        step("simulator", &build, &[])?;
+        step("simulator", &Self::BUILD, &[])?;
         Ok(Self {
             path: root().join("target/debug/simulator"),
         })
@@ -56,7 +57,7 @@ impl Simulator {
     pub(super) fn build_in(tree: &Path, target: &Path, log: &Path) -> Result<Self> {
         let log = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
         let status = Command::new(cargo::program())
-            .args(["build", "--locked", "-p", "bindery-simulator", "--bin", "simulator"])
+            .args(Self::BUILD)
             .arg("--target-dir")
             .arg(target)
             .env("CARGO_INCREMENTAL", "1")
