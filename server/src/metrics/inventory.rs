@@ -167,7 +167,7 @@ mod tests {
             .collect();
         json!({
             "apiVersion": "kube-bind.io/v1alpha2", "kind": "APIServiceExport", "metadata": metadata,
-            "spec": {"resources": [], "informerScope": "Namespaced"}, "status": {"conditions": conditions},
+            "spec": {"resources": [], "informerScope": "Namespaced", "isolation": "Prefixed"}, "status": {"conditions": conditions},
         })
     }
 

@@ -120,6 +120,7 @@ mod tests {
         "PermissionClaim",
         "PolicyInForce",
         "ProviderInSync",
+        "QueueLength",
         "Ready",
         "Role",
         "RoleBinding",

@@ -15,9 +15,10 @@ use crate::cargo::{program, root, step};
 /// The version of cargo-mutants, which is installed from crates.io once per user.
 const VERSION: &str = "27.1.0";
 /// The planners that decide about users' data: pure functions from what was observed to operations.
-const PLANNERS: [&str; 23] = [
+const PLANNERS: [&str; 26] = [
     "agent/src/binding/acceptance.rs",
     "agent/src/binding/claims.rs",
+    "agent/src/binding/claims/namespaces.rs",
     "agent/src/binding/plan.rs",
     "agent/src/binding/unbind.rs",
     "agent/src/binding/unbind/export.rs",
@@ -25,7 +26,9 @@ const PLANNERS: [&str; 23] = [
     "agent/src/bound/plan.rs",
     "agent/src/bound/plan/retained.rs",
     "agent/src/bundle/plan.rs",
+    "agent/src/claims/descent.rs",
     "agent/src/claims/plan.rs",
+    "agent/src/claims/reach.rs",
     "agent/src/drain/plan.rs",
     "agent/src/holder/rule.rs",
     "agent/src/namespaces/mapped.rs",
@@ -199,7 +202,11 @@ mod tests {
         assert_eq!(chosen(None).len(), PLANNERS.len());
         assert_eq!(
             chosen(Some("binding/c")),
-            ["agent/src/binding/claims.rs", "agent/src/binding/crd.rs"]
+            [
+                "agent/src/binding/claims.rs",
+                "agent/src/binding/claims/namespaces.rs",
+                "agent/src/binding/crd.rs"
+            ]
         );
         assert!(chosen(Some("nothing")).is_empty());
     }

@@ -1072,6 +1072,16 @@ pub(super) const EVENTS: &[Reason] = &[
         "Change the source instead.",
     ],
     [
+        "NamespaceNotClaimed",
+        "A claimed object of the provider does not come down: its namespace has no bound object, or `spec.claimNamespaces` does not list it.",
+        "Add the namespace to `spec.claimNamespaces`.",
+    ],
+    [
+        "SecretTypeNotClaimed",
+        "A claimed Secret of the provider does not come down: its type may have a meaning for a tool of the consumer.",
+        "Ask the provider for a Secret of type `Opaque`, or list the type in `spec.claimSecretTypes`.",
+    ],
+    [
         "ContractUnverified",
         "The deletion waits until the contract can be verified.",
         "See `ProviderAccessComplete`.",
