@@ -48,6 +48,9 @@ pub(crate) struct Pair {
     pub compared: Option<Box<Compared>>,
 }
 
+/// The longest key of a label or annotation that Kubernetes allows, in bytes: a DNS subdomain of 253, a slash and a name of 63.
+const KEY_MAX: usize = 317;
+
 /// What is known of the object of one cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct Side {
@@ -208,7 +211,14 @@ fn leave_out(object: &mut Object, rules: &ClaimRules) -> Option<Box<str>> {
         .chain(meta.annotations.iter())
         .map(|(key, _)| key)
         .find(|key| annotations::is_copied(key))
-        .map(Box::from);
+        .map(|key| {
+            if key.len() > KEY_MAX {
+                "one with a key that is too long"
+            } else {
+                key
+            }
+            .into()
+        });
     meta.labels = labels.into_iter().collect();
     meta.annotations = Marks::default();
     first
@@ -455,7 +465,8 @@ impl Known for Pair {
     fn kept_bytes(&self) -> usize {
         self.sides.provider.as_ref().map_or(0, |side| {
             let labels: usize = side.labels.iter().map(|(key, value)| key.len() + value.len()).sum();
-            labels + side.secret_type.as_ref().map_or(0, |kind| kind.len())
+            let texts = [&side.secret_type, &side.left_out];
+            labels + texts.into_iter().flatten().map(|text| text.len()).sum::<usize>()
         })
     }
 

@@ -199,9 +199,10 @@ impl Shared {
                 .filter_map(|(name, _)| Some((Arc::clone(name), Arc::clone(&bindings.get(*name)?.deletions))))
                 .collect();
             let terms = ClaimTerms::of(&claim, &wanted);
+            // Labels are left out as objects are seen, so that others need a new list.
             if runners
                 .get(&claim)
-                .is_some_and(|runner| runner.informer_scope() != scope)
+                .is_some_and(|runner| runner.informer_scope() != scope || !runner.carries_labels_of(&terms))
             {
                 runners.remove(&claim);
             }

@@ -189,7 +189,18 @@ impl ClaimRules {
             bounds.decide(&key.namespace, secret_type, is_secret, has_bound)
         });
         // Where no claim in effect selects it, it does not come down for that.
-        decided.reduce(Descent::or).unwrap_or_default()
+        let descent = decided.reduce(Descent::or).unwrap_or_default();
+        // A binding that is paused, or not served at present, may have let it come.
+        let may_be_kept = || self.select(&terms.kept, true, key, labels, |_| true) != Selected::No;
+        match descent {
+            Descent::Refused(_) if may_be_kept() => Descent::Unknown,
+            descent => descent,
+        }
+    }
+
+    /// Whether these terms let the same labels come down.
+    pub(crate) fn carries_labels_of(&self, terms: &ClaimTerms) -> bool {
+        self.terms.read().selecting_labels == terms.selecting_labels
     }
 
     /// Whether a label of a provider's object comes down.

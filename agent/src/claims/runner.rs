@@ -97,6 +97,11 @@ impl ClaimRunner {
         self.informer_scope
     }
 
+    /// Whether the objects that were seen have the labels that these terms let come down.
+    pub(crate) fn carries_labels_of(&self, terms: &ClaimTerms) -> bool {
+        self.rules.carries_labels_of(terms)
+    }
+
     /// Replaces what the bindings say.
     pub(crate) fn set(&mut self, terms: ClaimTerms, guards: &Guards) {
         let paused = terms.paused;

@@ -19,7 +19,7 @@ pub fn by_bundle(bundle: &APIServiceBindingBundle) -> OwnerReference {
     }
 }
 
-/// Whether a binding is the controller of a CRD, or its heir.
+/// Whether a binding is the controller of a CRD, or inherits it: see [`inherits_crd`].
 pub fn owns_crd(binding: &APIServiceBinding, crd: &CustomResourceDefinition) -> bool {
     inherits_crd(binding, crd)
         || controller(&crd.metadata).is_some_and(|owner| is_named(owner, binding) && is_same(owner, binding))

@@ -28,7 +28,13 @@ pub(crate) fn consumer<F: SyncStrategy>(
         if current().is_none() {
             return;
         }
-        shared.watch_state(&Watched::Consumer(namespace.clone()), &event);
+        let watched = Watched::Consumer(namespace.clone());
+        shared.watch_state(&watched, &event);
+        if current().is_none() {
+            // The watch ended meanwhile: its failure would stay.
+            shared.issues.lock().set_watch(watched, None);
+            return;
+        }
         shared.doubt_if_anew(&event, &mut is_listed);
         if !matches!(event, Event::Complete(_)) {
             shared.strategy.consumer_event(&event);

@@ -173,11 +173,11 @@ impl ReferenceIndexer {
 
     /// Keeps the references of an object that was listed and cannot be read.
     pub(crate) fn unreadable(&self, key: ObjectKey) {
+        self.note(&key);
         let mut state = self.references.state.lock();
         let Some(referrers) = self.referrers(&mut state) else {
             return;
         };
-        referrers.namespaces.add(&key);
         if let Some(listing) = referrers
             .listing
             .as_mut()

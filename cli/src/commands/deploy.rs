@@ -81,6 +81,9 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &DeployArgs) -
             };
             report.tell(Applied::of(&write.manifest, outcome))?;
         }
+        for role in &bind.obsolete_roles {
+            consumer.delete_obsolete_role(role, steps).await?;
+        }
     }
     for bind in &bound.binds {
         let written: Vec<_> = bind.writes.iter().map(|write| reference(&write.manifest)).collect();

@@ -27,6 +27,7 @@ use crate::{
         manifests::{FIELD_MANAGER, is_ours},
         write::{Write, WriteKind},
     },
+    render::steps::Steps,
 };
 
 impl Consumer {
@@ -57,8 +58,8 @@ impl Consumer {
             .await
     }
 
-    /// The owner reference of a ClusterRoleBinding or, in a namespace, a RoleBinding to its role. The pair gives the konnector the right to delete the pair, and
-    /// the first of the two deletions takes that right away, so the garbage collector has to make the second one.
+    /// The owner reference of a ClusterRoleBinding or, in a namespace, a RoleBinding to its role. The pair gives the konnector the right to
+    /// delete the pair, and the first of the two deletions takes that right away, so the garbage collector has to make the second one.
     async fn owner_by_role(&self, role: &str, namespace: Option<&str>) -> Result<Vec<OwnerReference>, Failure> {
         let owner = match namespace {
             None => {
@@ -82,6 +83,16 @@ impl Consumer {
             self.delete(grants, &grant).await?;
         }
         self.delete(Api::namespaced(self.client(), &namespace), role).await
+    }
+
+    /// Deletes a Role of a namespace that no claim needs any more, and says so.
+    pub(crate) async fn delete_obsolete_role(&self, role: &Role, steps: &mut Steps) -> Result<(), Failure> {
+        self.delete_role(role).await?;
+        let (namespace, name) = (role.namespace().unwrap_or_default(), role.name_any());
+        steps.done(&format!(
+            "Role {namespace}/{name} is gone, because no claim needs it any more"
+        ));
+        Ok(())
     }
 
     /// Stores a kubeconfig in the Secret, whichever program made the Secret.

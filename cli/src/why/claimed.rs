@@ -77,8 +77,8 @@ fn absent(facts: &Facts, link: &BindingLink, claim: &ClaimFacts) -> Vec<Finding>
             .since(source.created)
             .waits_for(KONNECTOR)
             .mend(
-                "it is copied here if a claim selects it, the namespace is there, and the binding lets it come: it has an object of the bound API in \
-                 the namespace, or lists it in spec.claimNamespaces; condition PermissionClaimsInSync says more",
+                "it is copied here if a claim selects it, the namespace is there, and the binding lets it come: it has an object of the bound \
+                 API in the namespace, or lists it in spec.claimNamespaces; condition PermissionClaimsInSync says more",
             ),
         ],
         Seen::Is(copy) => vec![
@@ -288,12 +288,14 @@ fn counterpart(facts: &Facts, object: &ObjectFacts, link: &BindingLink) -> Findi
     }
 }
 
-/// Returns the path of the first field that a copy does not hold as its source does, of those that the konnector copies.
+/// Returns the path of the first field that a copy on the consumer does not hold as its source on the provider does. Labels and annotations
+/// of the source do not all come down, so they are not compared.
 fn provided_difference(facts: &Facts, source: &ObjectFacts, copy: &ObjectFacts) -> Option<String> {
     let resource = facts.kind.resource();
     difference_of_content(source, copy, |field| is_local_field(&resource, field))
 }
 
+/// Returns the path of the first field that a copy does not hold as its source does, of those that the konnector copies.
 fn content_difference(facts: &Facts, source: &ObjectFacts, copy: &ObjectFacts) -> Option<String> {
     let resource = facts.kind.resource();
     difference(source, copy, |field| is_local_field(&resource, field))

@@ -1,7 +1,8 @@
 //! The objects that a consumer cluster needs for a bind, made of the provider's response alone.
 //!
-//! [`Bound::manifests`](crate::Bound::manifests) judges the response and makes the objects: for a binding its ClusterRole, ClusterRoleBinding,
-//! Secret and APIServiceBinding, with a Role and RoleBinding for each namespace that its claims are limited to, for a bundle its Secret and APIServiceBindingBundle. Nothing here reads or writes.
+//! [`Bound::manifests`](crate::Bound::manifests) judges the response and makes the objects. For a binding these are its ClusterRole,
+//! ClusterRoleBinding, Secret and APIServiceBinding, with a Role and RoleBinding for each namespace that its claims are limited to. For a
+//! bundle they are its Secret and APIServiceBindingBundle. Nothing here reads or writes.
 //!
 //! ```no_run
 //! use bindery_sdk::{Bound, manifests::ManifestOptions};
@@ -351,11 +352,12 @@ fn cluster_role_binding(install: &BindingInstall<'_>) -> ClusterRoleBinding {
     }
 }
 
-/// Makes the Role with the rights on claimed resources, and its grant, for each namespace that gets them. Nothing is made if nothing is
-/// claimed.
+/// Makes the Role with the rights on claimed resources, and its grant, for each namespace that gets them. Nothing is made if the provider
+/// claims nothing. If all claims are rejected, the Roles have no rules: a claim that is accepted later finds its Role.
 fn namespace_rights(install: &BindingInstall<'_>) -> Vec<NamespaceRights> {
     let rules = consumer_rules([], install.decision.granted());
-    let namespaces = install.claim_rights.namespaces.iter().filter(|_| !rules.is_empty());
+    let namespaces = install.claim_rights.namespaces.iter();
+    let namespaces = namespaces.filter(|_| !install.offer.claims.is_empty());
     let name = names::konnector_cluster_role(install.binding);
     let in_namespace = |namespace: &String| NamespaceRights {
         role: Role {

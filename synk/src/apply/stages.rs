@@ -23,14 +23,23 @@ impl Work<'_> {
         rounds::run(self, namespaces).await;
     }
 
-    /// Applies all remaining objects. If admission policies among them change, these are proved to be in force before what comes after
-    /// them.
+    /// Applies all remaining objects. Where the set has admission policies, these are proved to be in force before anything changes that
+    /// comes after them. If an object before that point fails, nothing after it is tried.
     pub(crate) async fn objects(&mut self) -> Result<(), Failure> {
         let changes = |index: &usize| self.plan.steps[*index].decision != Decision::Unchanged;
-        let is_due = self.steps(|phase| phase == order::POLICIES).iter().any(changes);
+        let has_policies = !self.steps(|phase| phase == order::POLICIES).is_empty();
+        let is_due = has_policies && self.steps(|phase| phase >= order::POLICIES).iter().any(changes);
         if let Some(proof) = self.job.options.proof.as_ref().filter(|_| is_due) {
             let first = self.left(|phase| phase <= order::POLICIES);
-            rounds::run(self, first).await;
+            rounds::run(self, first.clone()).await;
+            let failed = |index: &usize| {
+                self.outcomes[*index]
+                    .as_ref()
+                    .is_none_or(|outcome| outcome.error.is_some())
+            };
+            if first.iter().any(failed) {
+                return Ok(());
+            }
             proof.prove().await.map_err(Failure::Unproved)?;
         }
         let left = self.left(|_| true);

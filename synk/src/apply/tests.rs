@@ -352,8 +352,12 @@ async fn policies_are_proved_before_what_they_limit_is_applied() {
         "{:?}",
         memory.paths()
     );
+    // The policies are there now, and still have to be proved.
+    let outcome = apply(Err("what it forbids was admitted".to_owned())).await;
+    assert!(matches!(outcome, Err(Failure::Unproved(_))), "{outcome:?}");
+    assert!(memory.get(&path("a")).is_none());
     apply(Ok(())).await.unwrap();
     assert!(memory.get(&path("a")).is_some());
-    // Where no policy changes, nothing has to be proved.
+    // Where nothing changes, nothing has to be proved.
     apply(Err("not asked".to_owned())).await.unwrap();
 }

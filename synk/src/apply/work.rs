@@ -143,7 +143,11 @@ impl<'a> Work<'a> {
 
     pub(super) fn report(&self) -> Report {
         let outcomes = self.plan.steps.iter().zip(&self.outcomes).map(|(step, outcome)| {
-            let untried = || Problem::passing("not tried: its namespace could not be made");
+            let untried = || {
+                Problem::passing(
+                    "not tried: its namespace could not be made, or an object before it could not be applied",
+                )
+            };
             outcome
                 .clone()
                 .unwrap_or_else(|| Outcome::failed(&step.object, untried()))

@@ -44,7 +44,9 @@ impl TakeoverRefusal {
     /// Reason of the condition.
     pub(super) fn reason(&self) -> &'static str {
         match self {
-            Self::Owned { .. } | Self::OwnedAndEnding { .. } | Self::NotOffered { .. } | Self::Ending { .. } => FOREIGN_CRD,
+            Self::Owned { .. } | Self::OwnedAndEnding { .. } | Self::NotOffered { .. } | Self::Ending { .. } => {
+                FOREIGN_CRD
+            }
             Self::Disagrees { .. } => SCHEMAS_DISAGREE,
         }
     }

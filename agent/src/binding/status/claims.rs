@@ -225,8 +225,8 @@ fn told(seen: &ObservedBinding, progress: &Progress, claim: &PermissionClaim) ->
         parts.push(format!("{} taken from it into {}", known.from_provider, places(seen)));
         if let Some(left_out) = &known.left_out {
             parts.push(format!(
-                "labels and annotations that are not of the allow-list stay with the provider, such as {left_out}, and a label comes once the \
-                 claim selects by it"
+                "annotations, and labels by which no claim selects, are not copied, such as {left_out}; to have a label copied, ask the \
+                 provider for a claim that selects by it"
             ));
         }
     }

@@ -36,7 +36,7 @@ pub(super) struct Town {
     pub(super) claims: Claims,
     pub(super) guard: Arc<Deletions>,
     limits: Guard,
-    _bound: ReferenceIndexer,
+    bound: ReferenceIndexer,
 }
 
 /// Has the namespace `west` one bound object.
@@ -88,7 +88,7 @@ impl Town {
         consumer.put("/api/v1/namespaces/west", &json!({}));
         let claims = claims(&consumer, &provider, &limits);
         Self {
-            _bound: bound(&claims),
+            bound: bound(&claims),
             claims,
             consumer,
             provider,
@@ -113,7 +113,7 @@ impl Town {
     /// Ends the konnector, and starts another one.
     pub(super) fn restart(&mut self) {
         self.claims = claims(&self.consumer, &self.provider, &self.limits);
-        self._bound = bound(&self.claims);
+        drop(std::mem::replace(&mut self.bound, bound(&self.claims)));
         self.guard = Arc::default();
     }
 

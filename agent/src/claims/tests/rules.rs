@@ -94,6 +94,14 @@ fn what_a_binding_claims_that_is_not_served_at_the_time_is_held() {
 }
 
 #[test]
+fn labels_come_down_by_the_selectors_of_the_claims() {
+    let by = |label: &str| [wanted(&[json!({"labelSelector": {"matchLabels": {(label): "x"}}})])];
+    let rules = rules(&by("team"), &References::default());
+    assert!(rules.carries_label("team") && !rules.carries_label("tier"));
+    assert!(rules.carries_labels_of(&terms(&by("team"))) && !rules.carries_labels_of(&terms(&by("tier"))));
+}
+
+#[test]
 fn another_place_is_another_claim() {
     let shared = Wanted {
         placement: ClaimedPlacement::Shared,
@@ -142,6 +150,28 @@ fn what_the_provider_made_elsewhere_is_claimed_and_does_not_come_down() {
         claim_namespaces: Some(BTreeSet::from(["west".to_owned()])),
         ..wanted(&[named("colt")])
     };
+    let kept_by = |wanted: &[Wanted]| {
+        let rules = rules(wanted, &References::default());
+        let side = Side::source(&object(&secret("east", "colt", "u", 1)));
+        rules.descent(&ObjectKey::new("east", "colt"), &side.labels, Some("Opaque")) == Descent::Unknown
+    };
+    let paused = |name: &str| Wanted {
+        paused: true,
+        ..wanted(&[named(name)])
+    };
+    let unserved = |name: &str| Wanted {
+        kept: [("sheriffs".to_owned(), wanted(&[named(name)]).accepted)].into(),
+        ..limited.clone()
+    };
+    assert!(
+        kept_by(&[limited.clone(), paused("colt")]),
+        "a paused binding may have let it come"
+    );
+    assert!(
+        kept_by(&[unserved("colt")]),
+        "and so may one that is not served at present"
+    );
+    assert!(!kept_by(&[limited.clone(), paused("badge")]) && !kept_by(&[unserved("badge")]));
     let rules = rules(&[limited], &References::default());
     let side = Side::source(&object(&secret("east", "colt", "u", 1)));
     let key = ObjectKey::new("east", "colt");

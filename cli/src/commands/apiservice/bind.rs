@@ -8,9 +8,8 @@ use bindery_api::{
     v1alpha2::{APIServiceBinding, APIServiceExportTemplateSpec, ClusterSecretKeyRef, Isolation, Scope},
 };
 use bindery_proto::v1alpha2::{BindableResourcesRequest, BindingResourceResponse, ClusterIdentity};
-use bindery_sdk::{Address, manifests::ManifestOwner};
+use bindery_sdk::Address;
 use jiff::Timestamp;
-use kube::ResourceExt as _;
 use tokio::time::Instant;
 
 use crate::{
@@ -213,16 +212,7 @@ impl<'a> Bind<'a> {
             claim_namespaces: &self.claim_namespaces,
             claim_rights: &self.claim_rights,
         };
-        let mut manifests = Manifests::of_binding(&install, kubeconfig);
-        if let ManifestOwner::Binding(binding) = &mut manifests.owner
-            && let Some(seen) = self.seen.binding()
-        {
-            binding
-                .spec
-                .claim_secret_types
-                .clone_from(&seen.spec.claim_secret_types);
-        }
-        manifests
+        Manifests::of_binding(&install, kubeconfig)
     }
 
     /// Has the provider make the export, and installs its answer.
@@ -260,11 +250,7 @@ impl<'a> Bind<'a> {
         }
         let mut is_done = writes.is_empty();
         for role in self.seen.obsolete_roles(&manifests) {
-            self.consumer.delete_role(role).await?;
-            let (namespace, name) = (role.namespace().unwrap_or_default(), role.name_any());
-            steps.done(&format!(
-                "Role {namespace}/{name} is gone, because no claim needs it any more"
-            ));
+            self.consumer.delete_obsolete_role(role, steps).await?;
             is_done = false;
         }
         if is_done {

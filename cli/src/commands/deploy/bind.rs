@@ -7,6 +7,7 @@ use bindery_api::{
     v1alpha2::{ClusterSecretKeyRef, GroupResource, PermissionClaim},
 };
 use jiff::Timestamp;
+use k8s_openapi::api::rbac::v1::Role;
 use serde_json::Value;
 
 use crate::{
@@ -41,6 +42,8 @@ pub(in crate::commands) struct Bind {
     pub(in crate::commands) manifests: Manifests,
     /// The writes that the consumer cluster lacks.
     pub(in crate::commands) writes: Vec<Write>,
+    /// Roles of namespaces in which no claim needs rights any more.
+    pub(in crate::commands) obsolete_roles: Vec<Role>,
 }
 
 impl Bound {
@@ -139,6 +142,7 @@ impl Bind {
     fn new(manifests: Manifests, seen: &Installed) -> Result<Self, Failure> {
         Ok(Self {
             writes: plan::plan(&manifests, seen, Timestamp::now())?,
+            obsolete_roles: seen.obsolete_roles(&manifests).cloned().collect(),
             manifests,
         })
     }

@@ -12,6 +12,8 @@ use tokio::time::{Instant, sleep};
 
 /// The policy that is tried. The other policies on the konnector are applied with it.
 const POLICY: &str = "kube-bind-konnector-account";
+/// The message with which the policy of this version, and no older one, denies the probe.
+const ANSWER: &str = "policy.probe is refused by kube-bind-konnector-account, revision 1";
 /// How long an API server may take to notice the policy.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Pause between two attempts.
@@ -19,7 +21,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// The dry run of what the policy forbids.
 const PROBE: &str = "/api/v1/namespaces/default/secrets?dryRun=All";
 
-/// The proof on the cluster of this client. Who may not act as the konnector's account cannot try the policy, and goes on without.
+/// The proof on the cluster of this client. A user without the right to impersonate the konnector's account cannot try the policy: then
+/// the proof holds without a try.
 pub(super) fn of_policies(client: Client) -> Proof {
     Proof::new(move || prove(client.clone()))
 }
@@ -57,8 +60,8 @@ async fn probe(client: &Client) -> kube::Result<Value> {
 }
 
 fn is_denied(error: &kube::Error) -> bool {
-    let denial = errors::policy_denial(POLICY);
-    errors::policy_denials(error).any(|said| said.starts_with(&denial))
+    let denial = errors::policy_denial(POLICY) + ANSWER;
+    errors::policy_denials(error).any(|said| said == denial)
 }
 
 fn may_not_try(error: &kube::Error) -> bool {
@@ -80,7 +83,7 @@ mod tests {
 
     use super::*;
 
-    const DENIAL: &str = "ValidatingAdmissionPolicy 'kube-bind-konnector-account' with binding 'kube-bind-konnector-account' denied request: policy.probe";
+    const DENIAL: &str = "ValidatingAdmissionPolicy 'kube-bind-konnector-account' with binding 'kube-bind-konnector-account' denied request: policy.probe is refused by kube-bind-konnector-account, revision 1";
 
     /// An API server that admits so many attempts, and then answers so.
     fn server(admits: usize, then: Value) -> (Client, Arc<AtomicUsize>) {
@@ -123,6 +126,18 @@ mod tests {
             forbidden("another policy", &[&DENIAL.replace("konnector-account", "other")]),
         );
         assert!(prove(client).await.is_err());
+
+        let (client, _) = server(
+            0,
+            forbidden("an older one", &[&DENIAL.replace("revision 1", "revision 0")]),
+        );
+        assert!(prove(client).await.is_err());
+    }
+
+    #[test]
+    fn the_manifest_answers_as_the_proof_expects() {
+        let manifest = include_str!("../../../../deploy/konnector/account-policy.yaml");
+        assert!(manifest.contains(&format!("message: {ANSWER}\n")));
     }
 
     #[tokio::test(start_paused = true)]

@@ -60,7 +60,7 @@ fn claims_of_listed_namespaces_give_rights_there_alone() {
     let made = |rights: &ClaimRights| limited(&[], &listed, rights, Kubeconfig::Hidden("x"));
     let limited_to_one = made(&rights(false, &["west"]));
     assert_eq!(binding_of(limited_to_one.clone()).spec.claim_namespaces, listed);
-    let rights_to_one = limited_to_one.rights.clone().unwrap();
+    let rights_to_one = limited_to_one.rights.unwrap();
     let rules = rights_to_one.cluster_role.rules.unwrap();
     assert!(!holds_claim(&rules, &secrets));
     let own = rules.last().unwrap();
@@ -80,9 +80,12 @@ fn claims_of_listed_namespaces_give_rights_there_alone() {
     let leaving = made(&rights(true, &["east", "west"])).rights.unwrap();
     assert!(holds_claim(leaving.cluster_role.rules.as_deref().unwrap(), &secrets));
     assert_eq!(leaving.in_namespaces.len(), 2);
-    // Nothing is claimed.
-    let none = limited(&[secrets], &listed, &rights(false, &["west"]), Kubeconfig::Hidden("x"));
-    assert!(none.rights.unwrap().in_namespaces.is_empty());
+    // Where the claim is rejected, a Role waits for the day on which it is accepted.
+    let rejected = limited(&[secrets], &listed, &rights(false, &["west"]), Kubeconfig::Hidden("x"));
+    let [waiting] = &rejected.rights.as_ref().unwrap().in_namespaces[..] else {
+        panic!("{:?}", rejected.rights);
+    };
+    assert_eq!(waiting.role.rules.as_deref(), Some(&[][..]));
 }
 
 #[test]

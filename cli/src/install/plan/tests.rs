@@ -383,7 +383,7 @@ fn roles_of_namespaces_are_written_and_those_of_others_are_obsolete() {
     seen.roles.extend([of_others, former]);
     let obsolete: Vec<_> = seen
         .obsolete_roles(&wanted)
-        .filter_map(|role| role.namespace())
+        .filter_map(kube::ResourceExt::namespace)
         .collect();
     assert_eq!(obsolete, ["east"]);
 }
