@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bindery_api::{annotations, names, v1alpha2::InformerScope};
 use bindery_e2e::{
     Consumer, ControlPlane, Provider, eventually,
@@ -14,7 +15,7 @@ use kube::{
     Api, ResourceExt as _,
     api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// The consumer's namespaces with objects.
 pub(crate) const PLACES: [&str; 2] = ["east", "west"];
@@ -214,24 +215,33 @@ impl Claimed {
         }
     }
 
+    /// The content of an object that says a word.
+    fn saying(self, word: &str) -> Value {
+        let word = match self {
+            Self::Secret => BASE64_STANDARD.encode(word),
+            Self::ConfigMap => word.to_owned(),
+        };
+        json!({"data": {"word": word}})
+    }
+
     /// An object that is claimed, with one word.
     pub(crate) async fn create(self, api: &Api<DynamicObject>, name: &str, word: &str) -> Result<()> {
-        let mut object = DynamicObject::new(name, &self.resource()).data(json!({"immutable": false}));
+        let mut object = DynamicObject::new(name, &self.resource()).data(self.saying(word));
         object.labels_mut().insert(LABEL.to_owned(), "yes".to_owned());
-        object.annotations_mut().insert("word".to_owned(), word.to_owned());
         api.create(&PostParams::default(), &object).await?;
         Ok(())
     }
 
     pub(crate) async fn change(self, api: &Api<DynamicObject>, name: &str, word: &str) -> Result<()> {
-        let patch = Patch::Merge(json!({"metadata": {"annotations": {"word": word}}}));
-        api.patch(name, &PatchParams::default(), &patch).await?;
+        api.patch(name, &PatchParams::default(), &Patch::Merge(self.saying(word)))
+            .await?;
         Ok(())
     }
 
     /// Waits until an object says a word.
     pub(crate) async fn says(self, api: &Api<DynamicObject>, name: &str, word: &str) -> Result<()> {
-        let is_so = |object: &DynamicObject| object.annotations().get("word").is_some_and(|said| said == word);
+        let data = self.saying(word)["data"].take();
+        let is_so = |object: &DynamicObject| object.data["data"] == data;
         wildwest::wait(&format!("{self:?} {name} to say {word:?}"), api, name, is_so)
             .await
             .map(drop)

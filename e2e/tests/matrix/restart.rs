@@ -1,9 +1,12 @@
 //! A third consumer with all cells bound in one contract per provider, and with claims: its konnector is restarted.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::RangeInclusive,
+};
 
 use anyhow::{Context as _, Result, ensure};
-use bindery_api::v1alpha2::InformerScope;
+use bindery_api::{names, v1alpha2::InformerScope};
 use bindery_e2e::{Asked, Consumer, Moment, holds_for, run, wildwest::SOON};
 use futures::future::try_join_all;
 use kube::{
@@ -12,7 +15,7 @@ use kube::{
 };
 
 use crate::{
-    aspects::provider_owned,
+    aspects::{provider_owned, stretched::longest},
     cells::{self, Cell},
     counts::KONNECTOR,
     kinds::Kind,
@@ -178,16 +181,27 @@ fn provider_is_watched_once(side: &Side<'_>, [then, _]: [Moment; 2]) -> Result<(
 fn consumer_is_watched_once(side: &Side<'_>, [_, then]: [Moment; 2]) -> Result<()> {
     let asked = side.consumer.plane.audit()?.since(then)?;
     let watches = watches(&asked, KONNECTOR);
+    let long = longest(names::NAMESPACE_LENGTH_MAX);
     for kind in KINDS {
         let resource = kind.resource(side.cell);
-        let count = watches.get(&(resource.group, resource.plural, String::new()));
-        let count = count.copied().unwrap_or_default();
-        // Claims of all bindings of a session share one watch. It begins anew if those of another place come later.
-        let expected = if kind == Kind::Bound { 1..=1 } else { SESSIONS..=PLACES };
-        ensure!(
-            expected.contains(&count),
-            "{kind:?} is watched {count} times on the consumer: {watches:?}"
-        );
+        // Claims of all bindings of a session share one watch of a namespace. It begins anew if those of another place come later.
+        let expected: &[(&str, RangeInclusive<usize>)] = match kind {
+            Kind::Bound => &[("", 1..=1)],
+            _ => &[
+                ("", 0..=0),
+                (side.cell.name, 1..=PLACES),
+                (&long[0], SESSIONS..=PLACES),
+                (&long[1], SESSIONS..=PLACES),
+            ],
+        };
+        for (namespace, expected) in expected {
+            let key = (resource.group.clone(), resource.plural.clone(), (*namespace).to_owned());
+            let count = watches.get(&key).copied().unwrap_or_default();
+            ensure!(
+                expected.contains(&count),
+                "{kind:?} is watched {count} times in namespace {namespace:?} of the consumer: {watches:?}"
+            );
+        }
     }
     Ok(())
 }
