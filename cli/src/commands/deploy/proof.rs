@@ -18,9 +18,6 @@ const ANSWER: &str = "policy.probe is refused by kube-bind-konnector-account, re
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(500);
-/// The dry run of what the policy forbids.
-const PROBE: &str = "/api/v1/namespaces/default/secrets?dryRun=All";
-
 /// The proof on the cluster of this client. A user without the right to impersonate the konnector's account cannot try the policy: then
 /// the proof holds without a try.
 pub(super) fn of_policies(client: Client) -> Proof {
@@ -42,15 +39,17 @@ async fn prove(client: Client) -> Result<(), String> {
     }
 }
 
-/// Asks as the account, with rights that it will never have: so nothing but the policy refuses.
+/// Asks for a dry run of what the policy forbids, as the account and with rights that it will never have, so that nothing but a policy
+/// refuses. In the konnector's own namespace no other policy refuses a Secret: an API server tells the denial of one policy alone.
 async fn probe(client: &Client) -> kube::Result<Value> {
+    let path = format!("/api/v1/namespaces/{}/secrets?dryRun=All", names::KUBE_BIND_NAMESPACE);
     let account = format!(
         "system:serviceaccount:{}:{}",
         names::KUBE_BIND_NAMESPACE,
         names::KONNECTOR
     );
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": names::POLICY_PROBE}});
-    let request = Request::post(PROBE)
+    let request = Request::post(path)
         .header(CONTENT_TYPE, "application/json")
         .header("impersonate-user", account)
         .header("impersonate-group", "system:masters")
