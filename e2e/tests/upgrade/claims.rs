@@ -2,12 +2,13 @@
 //! is namespaced, and `reward-CELL` of the provider by label.
 
 use anyhow::{Context as _, Result, ensure};
-use bindery_e2e::{ControlPlane, eventually_ok, wildwest::SOON};
+use bindery_e2e::{ControlPlane, eventually_ok, manifests, wildwest::SOON};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, ResourceExt,
     api::{ListParams, PostParams},
 };
+use serde_json::json;
 
 use crate::{
     cells::{CELLS, CLAIM, Cell},
@@ -34,6 +35,21 @@ pub(crate) async fn served(world: &World) -> Result<()> {
             Ok(here.get(&reward).await?)
         })
         .await?;
+    }
+    Ok(())
+}
+
+/// Does what the changelog asks for before the upgrade of the konnector: bindings of cluster-scoped APIs list the namespaces into which the
+/// provider's objects come down.
+pub(crate) async fn list_namespaces(world: &World) -> Result<()> {
+    let plane = &world.consumer.plane;
+    plane
+        .apply(&manifests::file("crds/kube-bind.io_apiservicebindings.yaml")?)
+        .await?;
+    let listed = json!({"spec": {"claimNamespaces": [NAMESPACE]}}).to_string();
+    for cell in CELLS.iter().filter(|cell| cell.claims && !cell.is_namespaced()) {
+        let patch = ["patch", "apiservicebinding", cell.name, "--type=merge", "-p", &listed];
+        plane.kubectl(&patch).await?;
     }
     Ok(())
 }

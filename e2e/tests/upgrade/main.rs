@@ -79,7 +79,7 @@ async fn meanwhile(world: &World) -> Result<()> {
         cell.report(world, "reported", "done").await
     }))
     .await?;
-    Ok(())
+    claims::list_namespaces(world).await
 }
 
 /// What happened meanwhile arrives, and what is new.
