@@ -2,7 +2,7 @@
 //! is namespaced, and `reward-CELL` of the provider by label.
 
 use anyhow::{Context as _, Result, ensure};
-use bindery_e2e::{ControlPlane, eventually_ok, manifests, wildwest::SOON};
+use bindery_e2e::{ControlPlane, eventually_ok, wildwest::SOON};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, ResourceExt,
@@ -48,7 +48,14 @@ pub(crate) async fn list_namespaces(world: &World) -> Result<()> {
         .await?;
     let listed = json!({"spec": {"claimNamespaces": [NAMESPACE]}}).to_string();
     for cell in CELLS.iter().filter(|cell| cell.claims && !cell.is_namespaced()) {
-        let patch = ["patch", "apiservicebinding", cell.name, "--type=merge", "-p", &listed];
+        let patch = [
+            "patch",
+            "apiservicebinding",
+            cell.name,
+            "--type=merge",
+            "-p",
+            listed.as_str(),
+        ];
         plane.kubectl(&patch).await?;
     }
     Ok(())
