@@ -43,9 +43,9 @@ pub(crate) async fn served(world: &World) -> Result<()> {
 /// provider's objects come down.
 pub(crate) async fn list_namespaces(world: &World) -> Result<()> {
     let plane = &world.consumer.plane;
-    plane
-        .apply(&manifests::file("crds/kube-bind.io_apiservicebindings.yaml")?)
-        .await?;
+    let crds = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/crds");
+    let apply = ["apply", "--server-side", "--force-conflicts", "-f", crds];
+    plane.kubectl(&apply).await?;
     let listed = json!({"spec": {"claimNamespaces": [NAMESPACE]}}).to_string();
     for cell in CELLS.iter().filter(|cell| cell.claims && !cell.is_namespaced()) {
         let patch = [
