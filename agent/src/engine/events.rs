@@ -30,7 +30,7 @@ pub(crate) fn consumer<F: SyncStrategy>(
         }
         let watched = Watched::Consumer(namespace.clone());
         shared.watch_state(&watched, &event);
-        if current().is_none() {
+        if matches!(event, Event::Failed(_)) && current().is_none() {
             // The watch ended meanwhile: its failure would stay.
             shared.issues.lock().set_watch(watched, None);
             return;
