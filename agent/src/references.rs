@@ -319,6 +319,11 @@ impl State {
         self.call_everyone(&ReferenceChange::All, calls);
     }
 
+    /// Tells all listeners that the namespace of this object has its first object, or lost its last one.
+    fn call_for_namespace(&self, key: &ObjectKey, calls: &mut DueCalls) {
+        self.call_everyone(&ReferenceChange::Namespace(Arc::clone(&key.namespace)), calls);
+    }
+
     fn call_everyone(&self, change: &ReferenceChange, calls: &mut DueCalls) {
         calls.extend(
             self.listeners

@@ -89,6 +89,12 @@ pub fn policy_denials(error: &Error) -> impl Iterator<Item = &str> {
         .filter(|message| message.starts_with(POLICY_DENIAL))
 }
 
+/// Whether a ValidatingAdmissionPolicy denied a request with exactly these words. An API server tells the denial of one policy alone.
+pub fn is_policy_denial(error: &Error, policy: &str, words: &str) -> bool {
+    let expected = policy_denial(policy) + words;
+    policy_denials(error).any(|denial| denial == expected)
+}
+
 const UNREACHABLE: &str = "cannot reach the API server";
 
 /// Explains an error in one sentence for a condition or log line: by the API server's own message, or by why it did not answer.

@@ -245,16 +245,14 @@ fn outcome<T>(answer: Result<T, kube::Error>, policy: &str, words: &str) -> Resu
         Err(error) if errors::is_transient(&error) => return Err(error.into()),
         Err(error) => error,
     };
-    let expected = format!("{}{words}", errors::policy_denial(policy));
-    let denials: Vec<_> = errors::policy_denials(&error).collect();
-    if denials.contains(&expected.as_str()) {
+    if errors::is_policy_denial(&error, policy, words) {
         return Ok(ProbeOutcome::Live);
     }
     // Admission comes before the object is stored: a request that fails for an existing object was admitted.
     if errors::is_already_exists(&error) {
         return Ok(ProbeOutcome::Admitted);
     }
-    if !denials.is_empty() {
+    if errors::policy_denials(&error).next().is_some() {
         return Ok(ProbeOutcome::OtherWords);
     }
     Ok(ProbeOutcome::Unproved(errors::explain(&error)))

@@ -387,22 +387,9 @@ impl BindingController {
         for namespace in namespaces {
             let roles: Api<Role> = Api::namespaced(client.clone(), namespace);
             let bindings: Api<RoleBinding> = Api::namespaced(client.clone(), namespace);
-            for outcome in [delete(&roles, &name, None).await, delete(&bindings, &name, None).await] {
-                match outcome {
-                    // An admin made the roles, and takes them away.
-                    Err(error) if errors::is_forbidden(&error) => {}
-                    outcome => outcome?,
-                }
-            }
+            delete_both(&roles, &bindings, &name).await?;
         }
-        for outcome in [delete(&roles, &name, None).await, delete(&bindings, &name, None).await] {
-            match outcome {
-                // It is gone, or the garbage collector deletes it, or this konnector was never allowed to delete it.
-                Err(error) if errors::is_forbidden(&error) => {}
-                outcome => outcome?,
-            }
-        }
-        Ok(())
+        delete_both(&roles, &bindings, &name).await
     }
 }
 
@@ -412,6 +399,22 @@ fn first_orphans<'a>(before: &[Condition], after: &'a [Condition]) -> Option<&'a
     conditions::get(before, status::types::ORPHANED_OBJECTS)
         .is_none()
         .then_some(told)
+}
+
+/// Deletes a role and its grant of the same name, the grant also if the role could not be deleted. What this konnector may not delete is
+/// left: it is gone, or the garbage collector or an admin deletes it.
+async fn delete_both<R, B>(roles: &Api<R>, bindings: &Api<B>, name: &str) -> Result<(), kube::Error>
+where
+    R: Resource + Clone + DeserializeOwned + Debug,
+    B: Resource + Clone + DeserializeOwned + Debug,
+{
+    for outcome in [delete(roles, name, None).await, delete(bindings, name, None).await] {
+        match outcome {
+            Err(error) if errors::is_forbidden(&error) => {}
+            outcome => outcome?,
+        }
+    }
+    Ok(())
 }
 
 /// Deletes an object by name, and by UID if one is given. An object that is gone or was replaced counts as deleted.

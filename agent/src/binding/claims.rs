@@ -110,8 +110,8 @@ pub fn plan(seen: &ObservedBinding) -> Option<ClaimsPlan> {
     claims.namespaces = namespaces::plan(seen);
     if !accepted.is_empty() || !gone.is_empty() {
         let withdrawn = resources(&gone).into_iter().collect();
-        let namespaces = (claims.namespaces.effective.clone(), claims.namespaces.watched.clone());
-        claims.spec = Some(spec(seen, session.id, export, place, namespaces, (accepted, withdrawn)));
+        let namespaces = &claims.namespaces;
+        claims.spec = Some(spec(seen, session.id, export, place, namespaces, accepted, withdrawn));
     }
     claims.withdrawn = resources(&going).into_iter().collect();
     claims.listed = claims.effective.iter().cloned().chain(going).collect();
@@ -240,15 +240,15 @@ fn refusal(export: &APIServiceExport, resource: &GroupResource) -> Option<&'stat
     }
 }
 
-/// Returns the claims of a binding as the session has to know them: the namespaces where they are in effect and those that are watched,
-/// `None` for all, and the accepted claims with the withdrawn resources.
+/// Returns the claims of a binding as the session has to know them.
 fn spec(
     seen: &ObservedBinding,
     session: u64,
     export: &APIServiceExport,
     placement: ClaimedPlacement,
-    (claim_namespaces, watched_namespaces): (Option<BTreeSet<String>>, Option<BTreeSet<String>>),
-    (accepted, withdrawn): (Vec<PermissionClaim>, Vec<GroupResource>),
+    namespaces: &ClaimNamespaces,
+    accepted: Vec<PermissionClaim>,
+    withdrawn: Vec<GroupResource>,
 ) -> ClaimSpec {
     let mut concerned = resources(&accepted);
     concerned.extend(withdrawn.iter().cloned());
@@ -262,8 +262,8 @@ fn spec(
             informer_scope: export.spec.informer_scope,
             cluster_wide_secrets: is_annotated(&export.metadata, annotations::CLUSTER_WIDE_SECRETS),
             cluster_scoped_namespace: export.spec.cluster_scoped_namespace.clone(),
-            claim_namespaces,
-            watched_namespaces,
+            claim_namespaces: namespaces.effective.clone(),
+            watched_namespaces: namespaces.watched.clone(),
             claim_secret_types: seen.binding.spec.claim_secret_types.clone(),
             bound: export
                 .spec

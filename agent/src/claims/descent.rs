@@ -12,7 +12,7 @@ use bindery_api::{
     v1alpha2::{GroupResource, PermissionClaim},
 };
 
-/// Types of Secrets that come down without a word of the consumer: data that only a workload reads that names the Secret.
+/// Types of Secrets that come down although the consumer does not list them. Only a workload that names such a Secret reads it.
 const SECRET_TYPES: [&str; 6] = [
     "Opaque",
     "kubernetes.io/tls",

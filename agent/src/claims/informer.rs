@@ -59,7 +59,8 @@ impl SharedInformer {
     /// Watches these consumer namespaces for its engines, each by itself. Watches that go on are left alone.
     pub(crate) fn watch_consumer(&mut self, engines: &[Arc<Shared<Claimed>>], scope: &ConsumerScope) {
         let watches = scope.watches();
-        // Before the watches begin and end, so that the events of these count, and of those no more.
+        // Set first: an engine ignores the events of a watch that is not in its scope, so none of a new watch is lost, and none of an
+        // ended one counts.
         for engine in engines {
             engine.set_consumer_scope(scope);
         }

@@ -124,8 +124,7 @@ impl ReferenceIndexer {
             .referrers(&mut state)
             .is_some_and(|referrers| referrers.namespaces.add(key));
         if is_first {
-            let change = ReferenceChange::Namespace(Arc::clone(&key.namespace));
-            state.call_everyone(&change, &mut calls);
+            state.call_for_namespace(key, &mut calls);
         }
         drop(state);
         call(calls);
@@ -201,8 +200,7 @@ impl ReferenceIndexer {
                 .referrers(&mut state)
                 .is_some_and(|referrers| referrers.namespaces.remove(key));
             if is_last {
-                let change = ReferenceChange::Namespace(Arc::clone(&key.namespace));
-                state.call_everyone(&change, &mut calls);
+                state.call_for_namespace(key, &mut calls);
             }
         }
         drop(state);

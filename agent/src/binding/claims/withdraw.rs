@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use bindery_api::v1alpha2::{GroupResource, PermissionClaim};
 
-use super::{elsewhere, is_cleaned, is_withdrawn, listed_claims, place, recorded_namespaces, resources, spec, steps};
+use super::{
+    elsewhere, is_cleaned, is_withdrawn, listed_claims, namespaces_as_they_are, place, resources, spec, steps,
+};
 use crate::binding::{observed::ObservedBinding, op::BindingOp};
 
 /// Progress of the withdrawal of all claims of a binding that is being deleted.
@@ -59,9 +61,8 @@ pub fn withdraw(seen: &ObservedBinding, by: Withdrawer) -> Option<Withdrawal> {
                 let problem = of(resource)?.problem.as_ref()?;
                 Some(format!("{resource}: {}", problem.message))
             });
-            let recorded = recorded_namespaces(&seen.binding);
-            let namespaces = (recorded.clone(), recorded);
-            let spec = spec(seen, session, export, place, namespaces, (Vec::new(), withdrawn));
+            let namespaces = namespaces_as_they_are(seen);
+            let spec = spec(seen, session, export, place, &namespaces, Vec::new(), withdrawn);
             Some(Withdrawal {
                 ops: steps(seen, Some(&spec), &BTreeSet::new()),
                 listed: remaining,

@@ -382,7 +382,7 @@ fn what_may_not_come_down_is_refused_and_withdrawn() {
         paired(Cluster::Provider)
             .mode(refuse)
             .expect("delete consumer cp guarded");
-        // What goes up is no matter of where objects come down.
+        // The refusal concerns objects of the provider: those of the consumer go up.
         alone(Cluster::Consumer).mode(refuse).expect("create provider");
         paired(Cluster::Consumer).mode(refuse).expect("");
         let scene = paired(Cluster::Provider);

@@ -93,7 +93,7 @@ impl Bound {
                 let namespaces = seen.binding().map_or(&[][..], |seen| &seen.spec.claim_namespaces);
                 let rights = consumer.claim_rights(namespaces, seen.binding()).await?;
                 explain(request, &decision, namespaces, steps);
-                let manifests = of_request(request, &decision, &secret, (namespaces, &rights), document());
+                let manifests = of_request(request, &decision, &secret, namespaces, &rights, document());
                 bound.binds.push(Bind::new(manifests, &seen)?);
             }
             let claims = requests.iter().flat_map(|request| request.offer.claims.clone());
@@ -130,7 +130,8 @@ impl Bound {
                 request,
                 &decision,
                 &secret,
-                (&[], &ClaimRights::default()),
+                &[],
+                &ClaimRights::default(),
                 kubeconfig(),
             ))?);
         }
@@ -202,7 +203,8 @@ fn of_request(
     request: &Request,
     decision: &Decision,
     secret: &ClusterSecretKeyRef,
-    (claim_namespaces, claim_rights): (&[String], &ClaimRights),
+    claim_namespaces: &[String],
+    claim_rights: &ClaimRights,
     kubeconfig: Kubeconfig,
 ) -> Manifests {
     let install = BindingInstall {

@@ -59,8 +59,7 @@ async fn probe(client: &Client) -> kube::Result<Value> {
 }
 
 fn is_denied(error: &kube::Error) -> bool {
-    let denial = errors::policy_denial(POLICY) + ANSWER;
-    errors::policy_denials(error).any(|said| said == denial)
+    errors::is_policy_denial(error, POLICY, ANSWER)
 }
 
 fn may_not_try(error: &kube::Error) -> bool {
@@ -84,7 +83,8 @@ mod tests {
 
     const DENIAL: &str = "ValidatingAdmissionPolicy 'kube-bind-konnector-account' with binding 'kube-bind-konnector-account' denied request: policy.probe is refused by kube-bind-konnector-account, revision 1";
 
-    /// An API server that admits so many attempts, and then answers so.
+    /// An API server that admits the first `admits` attempts, and answers each later one with 403 and the body `then`. The counter tells how
+    /// many attempts there were.
     fn server(admits: usize, then: Value) -> (Client, Arc<AtomicUsize>) {
         let asked = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&asked);
