@@ -7,6 +7,7 @@ pub mod connection;
 pub mod consent;
 pub mod context;
 pub mod crd_objects;
+pub mod inventory;
 pub mod object_counts;
 pub mod observed_session;
 pub mod other_konnectors;

@@ -22,7 +22,10 @@ use crate::{
     binding::BindingController,
     bundle::BundleController,
     consumer::Consumer,
-    controller::context::{ControllerContext, ControllerOptions},
+    controller::{
+        context::{ControllerContext, ControllerOptions},
+        inventory::Inventory,
+    },
     engine,
     holder::Holders,
     metrics::Metrics,
@@ -45,6 +48,8 @@ pub struct Konnector {
     pub metrics: Arc<Metrics>,
     /// Metrics of the sync engines.
     pub sync_metrics: Arc<engine::Metrics>,
+    /// Metrics of bindings, bundles and sessions.
+    pub inventory: Inventory,
 }
 
 /// Runs the konnector until it is stopped. After an error the process exits with a failure, for its supervisor to restart.
@@ -103,6 +108,7 @@ impl Konnector {
     ) -> Result<Self, ClientError> {
         let metrics = Metrics::register(registry);
         let sync_metrics = engine::Metrics::register(registry);
+        let inventory = Inventory::register(registry);
         let clients = network
             .kubernetes
             .clients(config, None, IDLE_MAX, &metrics.consumer_traffic())?;
@@ -112,6 +118,7 @@ impl Konnector {
             client_certificate,
             metrics,
             sync_metrics,
+            inventory,
         })
     }
 
@@ -157,6 +164,7 @@ impl Konnector {
             consumer.synced().await;
             tracing::info!("all bindings and bundles are known; the controllers start");
             let context = ControllerContext::new(consumer, recorder, self.metrics, self.sync_metrics, holders, options);
+            let _inventory = self.inventory.follow(context.clone());
             let _bindings = BindingController::start(context.clone());
             let _bundles = BundleController::start(context);
             std::future::pending::<()>().await;

@@ -9,6 +9,7 @@ mod login;
 pub(crate) mod settings;
 mod short;
 mod teams;
+mod top;
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
@@ -30,6 +31,7 @@ pub(crate) use short::parse;
 pub(crate) use teams::{
     AdminArgs, AdminCommand, ContractArgs, ContractsArgs, GrantArgs, ReleasedArgs, ShareArgs, TransferArgs,
 };
+pub(crate) use top::TopArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -212,6 +214,8 @@ pub(crate) enum Command {
     Accept(AcceptArgs),
     /// Look for what is wrong with this installation, and say what mends it.
     Check(Box<CheckArgs>),
+    /// Show live how many objects and changes each binding has, and how long changes take.
+    Top(TopArgs),
     /// Give a binding or a bundle new credentials, as its owner.
     Renew(RenewArgs),
     /// End all credentials of a contract at once, as its owner or as the provider's admin.

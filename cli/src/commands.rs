@@ -23,6 +23,7 @@ pub(crate) mod share;
 pub(crate) mod small;
 pub(crate) mod status;
 pub(crate) mod token;
+pub(crate) mod top;
 pub(crate) mod unbind;
 pub(crate) mod undeploy;
 pub(crate) mod whoami;
@@ -59,6 +60,7 @@ pub(crate) async fn run<W: Write>(mut context: Context<W>, command: Command) -> 
         Command::Restore(args) => Box::pin(retained::restore(context, &args)).await,
         Command::Discard(args) => Box::pin(retained::discard(context, &args)).await,
         Command::Check(args) => Box::pin(check::run(context, &args)).await,
+        Command::Top(args) => Box::pin(top::run(context, &args)).await,
         Command::Revoke(args) => Box::pin(revoke::run(context, &args)).await,
         Command::Share(args) => Box::pin(share::run(context, &args)).await,
         Command::Provider(args) => Box::pin(provider::run(context, &args)).await,

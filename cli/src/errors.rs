@@ -149,6 +149,9 @@ pub(crate) enum Failure {
     /// An object that grants a template was not written by this command.
     #[error("{0}")]
     Grant(String),
+    /// The konnector's metrics cannot be read; the message says what to do.
+    #[error("{0}")]
+    Metrics(String),
     /// Checks of the installation failed.
     #[error("checks failed: {0}")]
     ChecksFailed(usize),
@@ -239,6 +242,7 @@ impl Failure {
             | Self::OtherContract(_)
             | Self::Reinstated(_)
             | Self::Grant(_)
+            | Self::Metrics(_)
             | Self::ChecksFailed(_)
             | Self::Format(_) => Exit::Failed,
         }

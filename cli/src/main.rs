@@ -2,7 +2,7 @@
 //!
 //! [`args`] parses the command line, and a command of [`commands`] acts on it. [`consumer`] and [`provider`] hold the
 //! clients of the two clusters and what they answer; [`install`] plans what a bind writes, [`konnector`] what installs the
-//! konnector, [`server`] what installs the server, [`dev`] what installs both with an example. [`login`] logs a person in. [`claims`], [`adopt`], [`why`] and [`check`] decide without I/O, as [`install`] and [`konnector`] do. [`render`] prints.
+//! konnector, [`server`] what installs the server, [`dev`] what installs both with an example. [`login`] logs a person in. [`claims`], [`adopt`], [`why`], [`check`] and [`top`] decide without I/O, as [`install`] and [`konnector`] do. [`render`] prints.
 
 mod adopt;
 mod args;
@@ -20,6 +20,7 @@ mod provider;
 mod render;
 mod server;
 mod text;
+mod top;
 mod why;
 
 use std::{ffi::OsString, io::Write as _, process::ExitCode};

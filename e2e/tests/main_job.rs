@@ -1,6 +1,6 @@
 //! The main job: an API is bound over gRPC, its objects are kept in sync, and unbinding leaves nothing.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 use anyhow::{Context as _, Result, ensure};
 use bindery_e2e::{
@@ -35,6 +35,7 @@ fn an_api_is_bound_synced_and_unbound() -> Result<()> {
         a_copy_deleted_on_the_provider_comes_back(&cowboys).await?;
 
         metrics_tell_what_happened(&provider, &consumer, &cowboys).await?;
+        top_shows_objects_and_changes(&provider, &consumer, &token, &cowboys).await?;
 
         cowboys.ours.delete("billy", &DeleteParams::default()).await?;
         cowboys.gone("billy").await?;
@@ -156,7 +157,7 @@ async fn a_copy_deleted_on_the_provider_comes_back(cowboys: &Cowboys) -> Result<
 
 async fn metrics_tell_what_happened(provider: &Provider, consumer: &Consumer, cowboys: &Cowboys) -> Result<()> {
     let server = metrics(provider.admin_port()).await?;
-    are_there(&server, &SERVER_METRICS, &SERVER_METRICS_AT_TIMES)?;
+    are_there(&server, "server", &SERVER_METRICS_AT_TIMES)?;
     let method = r#"CreateBindableResourcesRequest""#;
     let binds = sum(&server, "bindery_grpc_calls_total", &[method, r#"code="OK""#])?;
     ensure!(binds >= 1.0, "{binds} binds in:\n{server}");
@@ -173,7 +174,7 @@ async fn metrics_tell_what_happened(provider: &Provider, consumer: &Consumer, co
         wildwest::SOON,
         async || {
             let konnector = metrics(consumer.admin_port()).await?;
-            are_there(&konnector, &KONNECTOR_METRICS, &KONNECTOR_METRICS_AT_TIMES)?;
+            are_there(&konnector, "konnector", &KONNECTOR_METRICS_AT_TIMES)?;
             let is = |name: &str, labels: &[&str], expect: f64| -> Result<()> {
                 let value = sum(&konnector, name, labels)?;
                 ensure!(
@@ -200,68 +201,77 @@ async fn metrics_tell_what_happened(provider: &Provider, consumer: &Consumer, co
     .await
 }
 
-/// Metrics of a server that has served a bind. The unit of a counter, `_total`, is in its samples alone.
-const SERVER_METRICS: [&str; 23] = [
-    "bindery_contracts",
-    "bindery_credentials",
-    "bindery_exports",
-    "bindery_grpc_call_seconds",
-    "bindery_grpc_calls",
-    "bindery_grpc_streams",
-    "bindery_grpc_token_checks",
-    "bindery_kubernetes_bytes",
-    "bindery_kubernetes_connections",
-    "bindery_kubernetes_requests",
-    "bindery_kubernetes_responses",
-    "bindery_leading",
-    "bindery_limit_refusals",
-    "bindery_policy_in_force",
-    "bindery_queued_keys",
-    "bindery_reconcile_seconds",
-    "bindery_reconcile_wait_seconds",
-    "bindery_reconciles",
-    "bindery_released_objects",
-    "bindery_renewal_locks",
-    "bindery_requests",
-    "bindery_templates",
-    "bindery_tls_expires_in_seconds",
+async fn top_shows_objects_and_changes(
+    provider: &Provider,
+    consumer: &Consumer,
+    token: &Path,
+    cowboys: &Cowboys,
+) -> Result<()> {
+    for intent in ["ride", "rest"] {
+        let edit = Patch::Merge(json!({"spec": {"intent": intent}}));
+        cowboys.ours.patch("billy", &PatchParams::default(), &edit).await?;
+        cowboys.copied("billy", intent).await?;
+    }
+    let objects = cowboys.ours.list_metadata(&ListParams::default()).await?.items.len();
+    let url = format!("http://127.0.0.1:{}/metrics", consumer.admin_port());
+    let args = ["top", "--once", "--interval=500ms", "-o", "json", "--metrics-url", &url];
+    eventually_ok("top to show the changes", wildwest::SOON, async || {
+        let shown: serde_json::Value = serde_json::from_str(&consumer.bind(provider, token, &args).await?)?;
+        let items = shown["items"].as_array().context("no list")?;
+        let row = items.iter().find(|item| item["binding"] == "cowboys");
+        let row = row.with_context(|| format!("no row of the binding in {shown}"))?;
+        ensure!(row["objects"] == objects, "{objects} objects: {row}");
+        ensure!(row["changes"].as_f64() >= Some(2.0), "{row}");
+        ensure!(row["bytes"].as_f64() > Some(0.0), "{row}");
+        ensure!(row["changesPerSecond"].is_number() && row["lag"].is_object(), "{row}");
+        Ok(())
+    })
+    .await
+}
+
+/// The generated reference of all metrics.
+const REFERENCE: &str = include_str!("../../docs/reference/metrics.md");
+/// Metrics of a server that are there only at times: once they count something, or with the flag that they are about.
+const SERVER_METRICS_AT_TIMES: [&str; 6] = [
+    "bindery_audit_lines",
+    "bindery_grpc_stream_ends",
+    "bindery_oidc_config_loads",
+    "bindery_oidc_key_fetches",
+    "bindery_oidc_keys",
+    "bindery_oidc_verifications",
 ];
-/// Metrics of a server that are there once they count something.
-const SERVER_METRICS_AT_TIMES: [&str; 2] = ["bindery_grpc_connection_ends", "bindery_grpc_stream_ends"];
-/// Metrics of a konnector that serves a binding.
-const KONNECTOR_METRICS: [&str; 14] = [
-    "bindery_heartbeats",
-    "bindery_kubernetes_bytes",
-    "bindery_kubernetes_connections",
-    "bindery_kubernetes_requests",
-    "bindery_kubernetes_responses",
-    "bindery_leading",
-    "bindery_sessions",
-    "bindery_sync_objects",
-    "bindery_sync_operation_seconds",
-    "bindery_sync_operations",
-    "bindery_sync_orphans",
-    "bindery_sync_pending",
-    "bindery_sync_queue_wait_seconds",
-    "bindery_sync_synced",
-];
-/// Metrics of a konnector that are there once they count something.
+/// Metrics of a konnector that are there only at times: once they count something.
 const KONNECTOR_METRICS_AT_TIMES: [&str; 3] = [
     "bindery_bundle_bindings",
     "bindery_credential_renewals",
     "bindery_sync_watch_lag_seconds",
 ];
 
-/// Fails if a page lacks a metric, or has one of an unknown name.
-fn are_there(page: &str, always: &[&str], at_times: &[&str]) -> Result<()> {
-    let shown = families(page);
-    let missing: Vec<_> = always.iter().filter(|name| !shown.contains(name)).collect();
+/// The metrics of a program by the reference, without the `_total` of counters, which is in their samples alone.
+fn referenced(program: &str) -> Result<Vec<&'static str>> {
+    let (_, section) = REFERENCE
+        .split_once(&format!("\n## {program}\n"))
+        .with_context(|| format!("the reference has no metrics of the {program}"))?;
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
+    let names = rows.filter_map(|row| row.split('`').next());
+    let names: Vec<_> = names.map(|name| name.trim_end_matches("_total")).collect();
+    ensure!(names.len() > 10, "the reference has only {names:?} of the {program}");
+    Ok(names)
+}
+
+/// Fails if what a program serves lacks a metric of the reference that is always there, or has one that the reference lacks.
+fn are_there(page: &str, program: &str, at_times: &[&str]) -> Result<()> {
+    let (shown, known) = (families(page), referenced(program)?);
+    let gone: Vec<_> = at_times.iter().filter(|name| !known.contains(name)).collect();
+    ensure!(gone.is_empty(), "{gone:?} are not in the reference");
+    let always = known.iter().filter(|name| !at_times.contains(name));
+    let missing: Vec<_> = always.filter(|name| !shown.contains(name)).collect();
     ensure!(missing.is_empty(), "{missing:?} are missing: {shown:?}");
-    let known = [always, at_times].concat();
     let unknown: Vec<_> = shown.iter().filter(|name| !known.contains(name)).collect();
     ensure!(
         unknown.is_empty(),
-        "{unknown:?} are new: name them here and in the documentation"
+        "{unknown:?} are not in the reference: run `cargo xtask gen`"
     );
     Ok(())
 }

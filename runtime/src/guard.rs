@@ -230,6 +230,11 @@ impl Faults {
         self.exceeded.values().next()
     }
 
+    /// Whether this limit is exceeded.
+    pub fn exceeds(&self, limit: Limit) -> bool {
+        self.exceeded.values().any(|exceeded| exceeded.limit == limit)
+    }
+
     /// Objects that are skipped for their names, of one collection of those that have any.
     pub fn invalid_names(&self) -> Option<&InvalidNames> {
         self.names.values().next()
@@ -237,6 +242,20 @@ impl Faults {
 }
 
 // === impl Limit ===
+
+impl Limit {
+    /// All limits.
+    pub const ALL: [Self; 3] = [Self::Objects, Self::Bytes, Self::Answer];
+
+    /// Value of the label `limit` of metrics.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Objects => "objects",
+            Self::Bytes => "bytes",
+            Self::Answer => "answer",
+        }
+    }
+}
 
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -24,7 +24,7 @@ use tokio::{
 
 use self::{
     lane::Tenant,
-    state::{Outcome, State},
+    state::{Outcome, State, Taken},
 };
 use crate::backoff::Backoff;
 
@@ -66,6 +66,7 @@ enum TenantOf<K> {
 pub struct Work<K: Eq + Hash + Clone> {
     key: K,
     waited: Duration,
+    changed: Option<Instant>,
     shared: Arc<Shared<K>>,
     outcome: Outcome,
 }
@@ -175,7 +176,9 @@ impl<K: Eq + Hash + Clone> Queue<K> {
     pub fn try_next(&self) -> Option<Work<K>> {
         let mut state = self.shared.state.lock();
         let now = Instant::now();
-        let (key, since) = state.take(now)?;
+        let Taken {
+            key, since, changed, ..
+        } = state.take(now)?;
         let more = state.queued() > 0 || !state.delayed.is_empty();
         drop(state);
         if more {
@@ -184,6 +187,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         Some(Work {
             key,
             waited: now - since,
+            changed,
             shared: Arc::clone(&self.shared),
             outcome: Outcome::Forget,
         })
@@ -250,6 +254,12 @@ impl<K: Eq + Hash + Clone> Work<K> {
         self.waited
     }
 
+    /// Returns when the oldest live change was added that no work has succeeded for since: unlike [`Work::waited`] it counts the time of
+    /// failed attempts. `None` for work on the backlog.
+    pub fn changed(&self) -> Option<Instant> {
+        self.changed
+    }
+
     /// Returns how many times in a row work on this key has failed.
     pub fn failures(&self) -> u32 {
         self.shared
@@ -273,7 +283,7 @@ impl<K: Eq + Hash + Clone> Work<K> {
 
 impl<K: Eq + Hash + Clone> Drop for Work<K> {
     fn drop(&mut self) {
-        self.shared.state.lock().finish(&self.key, self.outcome);
+        self.shared.state.lock().finish(&self.key, self.outcome, self.changed);
         self.shared.wake.notify_one();
     }
 }

@@ -4,6 +4,7 @@ mod conditions;
 mod crds;
 mod grpc;
 mod markdown;
+mod metrics;
 
 use std::{
     fs,
@@ -42,6 +43,7 @@ fn references() -> Result<Vec<(PathBuf, String)>> {
         page("grpc-api.md", grpc::page()?),
         page("crds.md", crds::page()?),
         page("conditions.md", conditions::page()),
+        page("metrics.md", metrics::page(&root()).map_err(anyhow::Error::msg)?),
     ])
 }
 

@@ -343,6 +343,19 @@ impl Operation for Op {
         )
     }
 
+    fn carries_change(&self) -> bool {
+        matches!(
+            self,
+            Self::Adopt { .. }
+                | Self::Create { .. }
+                | Self::Update { .. }
+                | Self::Status { .. }
+                | Self::DeleteProvider { .. }
+                | Self::Retain { .. }
+                | Self::DeleteConsumer { .. }
+        )
+    }
+
     fn is_independent(&self) -> bool {
         matches!(self, Self::Status { .. })
     }

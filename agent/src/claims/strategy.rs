@@ -266,6 +266,13 @@ impl Operation for Op {
         matches!(self, Self::Delete { .. } | Self::DeleteOrphan { .. })
     }
 
+    fn carries_change(&self) -> bool {
+        matches!(
+            self,
+            Self::Create { .. } | Self::Update { .. } | Self::Delete { guarded: false, .. }
+        )
+    }
+
     fn read(on_consumer: bool) -> Self {
         Self::Read {
             on: if on_consumer {

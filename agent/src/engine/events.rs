@@ -345,7 +345,11 @@ impl<F: SyncStrategy> Shared<F> {
 
     fn watch_state(&self, watched: &Watched, event: &Event<Object>) {
         if let Event::Listed(object) | Event::Applied(object) | Event::Deleted(object) = event {
-            self.meter.shown(watched.is_consumer(), object.meta.resource_version);
+            self.meter.shown(
+                watched.is_consumer(),
+                object.meta.resource_version,
+                object.content_length(),
+            );
         }
         let failure = match event {
             Event::Failed(error) => Some(error),

@@ -24,9 +24,12 @@ pub struct Metrics {
     seconds: Family<RequestLabels, Histogram, fn() -> Histogram>,
     waits: Family<ResourceLabels, Histogram, fn() -> Histogram>,
     lags: Family<WatchLabels, Histogram, fn() -> Histogram>,
+    sync_lags: Family<DirectionLabels, Histogram, fn() -> Histogram>,
+    received: Family<SideLabels, Counter>,
     objects: Family<EngineLabels, Gauge>,
     pending: Family<EngineLabels, Gauge>,
     orphans: Family<EngineLabels, Gauge>,
+    retained: Family<EngineLabels, Gauge>,
     synced: Family<EngineLabels, Gauge>,
     /// The number of running engines by labels. The successor of an engine may start before that one has ended.
     engines: Mutex<HashMap<EngineLabels, usize>>,
@@ -63,6 +66,33 @@ struct EngineLabels {
     resource: Arc<str>,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DirectionLabels {
+    binding: Arc<str>,
+    resource: Arc<str>,
+    /// `up` for changes that are written to the provider, `down` for those that are written to the consumer.
+    direction: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SideLabels {
+    binding: Arc<str>,
+    resource: Arc<str>,
+    side: &'static str,
+}
+
+/// Values of the label `direction`.
+const DIRECTIONS: [&str; 2] = ["up", "down"];
+/// Values of the label `side`.
+const SIDES: [&str; 2] = ["consumer", "provider"];
+
+/// There are two of these for each binding and resource, so they have few buckets.
+fn lag() -> Histogram {
+    Histogram::new([
+        0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
+    ])
+}
+
 fn latency() -> Histogram {
     Histogram::new([
         0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
@@ -77,9 +107,12 @@ impl Metrics {
             seconds: Family::new_with_constructor(latency),
             waits: Family::new_with_constructor(latency),
             lags: Family::new_with_constructor(latency),
+            sync_lags: Family::new_with_constructor(lag),
+            received: Family::default(),
             objects: Family::default(),
             pending: Family::default(),
             orphans: Family::default(),
+            retained: Family::default(),
             synced: Family::default(),
             engines: Mutex::default(),
         };
@@ -104,6 +137,17 @@ impl Metrics {
             metrics.lags.clone(),
         );
         registry.register(
+            "sync_lag_seconds",
+            "Time from the event of a watch that shows a change until the write of it to the other cluster was answered, failed attempts \
+             included, by binding, resource and direction (up to the provider, down to the consumer); what lists show, and pauses, do not count",
+            metrics.sync_lags.clone(),
+        );
+        registry.register(
+            "sync_received_bytes",
+            "Content of the objects that lists and watches showed, without their metadata, by binding, resource and side",
+            metrics.received.clone(),
+        );
+        registry.register(
             "sync_objects",
             "The consumer's objects, by binding (of a claimed resource, which bindings share: the contract) and resource",
             metrics.objects.clone(),
@@ -117,6 +161,11 @@ impl Metrics {
             "sync_orphans",
             "Copies that lost their source although nobody was seen to delete it, by binding and resource",
             metrics.orphans.clone(),
+        );
+        registry.register(
+            "sync_retained",
+            "Copies that the provider retains after their sources were deleted, by binding and resource",
+            metrics.retained.clone(),
         );
         registry.register(
             "sync_synced",
@@ -139,9 +188,39 @@ impl Metrics {
         *users.get_mut() -= 1;
         if *users.get() == 0 {
             users.remove();
-            for gauges in [&self.objects, &self.pending, &self.orphans, &self.synced] {
+            for gauges in [
+                &self.objects,
+                &self.pending,
+                &self.orphans,
+                &self.retained,
+                &self.synced,
+            ] {
                 gauges.remove(labels);
             }
+            for direction in DIRECTIONS {
+                self.sync_lags.remove(&labels.in_direction(direction));
+            }
+            for side in SIDES {
+                self.received.remove(&labels.on_side(side));
+            }
+        }
+    }
+}
+
+impl EngineLabels {
+    fn in_direction(&self, direction: &'static str) -> DirectionLabels {
+        DirectionLabels {
+            binding: Arc::clone(&self.binding),
+            resource: Arc::clone(&self.resource),
+            direction,
+        }
+    }
+
+    fn on_side(&self, side: &'static str) -> SideLabels {
+        SideLabels {
+            binding: Arc::clone(&self.binding),
+            resource: Arc::clone(&self.resource),
+            side,
         }
     }
 }

@@ -101,6 +101,10 @@ pub(crate) trait Operation: Send + Sync {
     /// True for an operation that deletes an object, or lets go of one because its counterpart is gone.
     fn is_deletion(&self) -> bool;
 
+    /// True for an operation that brings a change of one cluster to the other, so that its answer ends the lag of the change. What only
+    /// notes something on an object, or carries out an order of the user, does not.
+    fn carries_change(&self) -> bool;
+
     /// True for an operation that may be run although one before it failed.
     fn is_independent(&self) -> bool {
         false

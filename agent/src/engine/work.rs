@@ -65,6 +65,7 @@ impl<F: SyncStrategy> Shared<F> {
         let mut faults = self.around.guard.faults();
         let mut tasks = JoinSet::new();
         let mut share = self.around.budget.share();
+        let mut resumed = None;
         while let Some(priority) = self.queue.ready(Priority::Backlog).await {
             while tasks.try_join_next().is_some() {}
             while tasks.len() >= share.places() {
@@ -72,7 +73,10 @@ impl<F: SyncStrategy> Shared<F> {
             }
             share.begin(priority == Priority::Live && tasks.is_empty() && self.queue.len() == 1);
             // Waiting cannot fail: the sender lives as long as this task.
-            let _ = paused.wait_for(|paused| !paused).await;
+            if *paused.borrow_and_update() {
+                let _ = paused.wait_for(|paused| !paused).await;
+                resumed = Some(Instant::now());
+            }
             // What is known of a provider that sends too much may be out of date, so nothing is written.
             let _ = faults.wait_for(Faults::is_within_limits).await;
             let Some(turn) = self.turn(priority).await else { return };
@@ -80,7 +84,7 @@ impl<F: SyncStrategy> Shared<F> {
             if let Some(work) = (!is_paused).then(|| self.queue.try_next()).flatten() {
                 let shared = Arc::clone(&self);
                 tasks.spawn(async move {
-                    shared.work_on(work).await;
+                    shared.work_on(work, resumed).await;
                     drop(turn);
                 });
             }
@@ -100,17 +104,26 @@ impl<F: SyncStrategy> Shared<F> {
         Some(budget.turn(Priority::Live).await)
     }
 
-    async fn work_on(&self, work: Work<ObjectKey>) {
+    /// Works on one object. `resumed` is when the engine was resumed last, if it was: the time before that is no lag.
+    async fn work_on(&self, work: Work<ObjectKey>, resumed: Option<Instant>) {
         self.meter.waited(work.waited());
         let mut known = Versions::default();
-        let outcome = self.sync(work.key(), &mut known).await;
+        let changed = work
+            .changed()
+            .map(|changed| resumed.map_or(changed, |at| changed.max(at)));
+        let outcome = self.sync(work.key(), changed, &mut known).await;
         self.finish(work, outcome, known);
         self.changed.notify_one();
     }
 
-    /// Syncs one object as far as possible now. `known` is set to the versions that the last plan was made of, and follows
-    /// our own writes.
-    async fn sync(&self, key: &ObjectKey, known: &mut Versions) -> Result<Option<Issue>, Issue> {
+    /// Syncs one object as far as possible now. `changed` is when the watch showed the change that this is for, if one did. `known` is set
+    /// to the versions that the last plan was made of, and follows our own writes.
+    async fn sync(
+        &self,
+        key: &ObjectKey,
+        changed: Option<Instant>,
+        known: &mut Versions,
+    ) -> Result<Option<Issue>, Issue> {
         let mut reread = false;
         for _ in 0..ROUNDS {
             let mut planned = self.plan(key);
@@ -142,7 +155,7 @@ impl<F: SyncStrategy> Shared<F> {
                 if op.is_guarded() && !self.may_delete() {
                     return Ok(None);
                 }
-                match self.apply(key, &place, op).await {
+                match self.apply(key, &place, op, changed).await {
                     Ok(Some(learned)) => {
                         self.learn(key, learned, &uids, op, known);
                         learned_any = true;
@@ -158,7 +171,7 @@ impl<F: SyncStrategy> Shared<F> {
                         reread = true;
                         let read = F::Op::read(op.is_on_consumer());
                         let learned = self
-                            .apply(key, &place, &read)
+                            .apply(key, &place, &read, None)
                             .await
                             .map_err(|error| issue(&error, &read))?;
                         if let Some(learned) = learned {
@@ -170,7 +183,8 @@ impl<F: SyncStrategy> Shared<F> {
                     Err(error) => {
                         // Where the copy may not be written, its status comes down all the same.
                         if errors::is_forbidden(&error) && !op.is_on_consumer() {
-                            self.apply_independent(key, &place, &steps.ops, &uids, known).await;
+                            self.apply_independent(key, &place, &steps.ops, &uids, changed, known)
+                                .await;
                         }
                         return Err(issue(&error, op));
                     }
@@ -196,10 +210,11 @@ impl<F: SyncStrategy> Shared<F> {
         place: &str,
         ops: &[F::Op],
         uids: &PlannedUids,
+        changed: Option<Instant>,
         known: &mut Versions,
     ) {
         for op in ops.iter().filter(|op| op.is_independent()) {
-            if let Ok(Some(learned)) = self.apply(key, place, op).await {
+            if let Ok(Some(learned)) = self.apply(key, place, op, changed).await {
                 self.learn(key, learned, uids, op, known);
             }
         }
@@ -239,7 +254,14 @@ impl<F: SyncStrategy> Shared<F> {
         }
     }
 
-    async fn apply(&self, key: &ObjectKey, place: &str, op: &F::Op) -> Result<Option<F::Learned>, kube::Error> {
+    /// Runs one operation. `changed` is when the watch showed the change that it is for, if one did.
+    async fn apply(
+        &self,
+        key: &ObjectKey,
+        place: &str,
+        op: &F::Op,
+        changed: Option<Instant>,
+    ) -> Result<Option<F::Learned>, kube::Error> {
         let start = Instant::now();
         let name = &*self.frame.placement.copy_name(&self.frame.contract, &key.name);
         let target = Target { key, place, name };
@@ -247,6 +269,9 @@ impl<F: SyncStrategy> Shared<F> {
         let outcome = self.strategy.apply(&self.writer, target, op).await;
         self.meter
             .answered(op.is_on_consumer(), op.name(), outcome.is_ok(), start.elapsed());
+        if let Some(changed) = changed.filter(|_| outcome.is_ok() && op.carries_change()) {
+            self.meter.synced(op.is_on_consumer(), changed.elapsed());
+        }
         let resource = &self.frame.resource.plural;
         tracing::debug!(%resource, %key, op = op.name(), ok = outcome.is_ok(), "synced");
         outcome

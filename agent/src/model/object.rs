@@ -136,6 +136,15 @@ impl fmt::Display for Version {
 
 // === impl Object ===
 
+impl Object {
+    /// The length of its content in bytes: that of all fields beside its metadata, as JSON.
+    pub(crate) fn content_length(&self) -> u64 {
+        let body = self.body.iter().map(|(name, text)| name.len() + text.get().len());
+        let status = self.status.as_ref().map_or(0, |status| status.get().len());
+        (body.sum::<usize>() + status) as u64
+    }
+}
+
 /// Shows which object it is and none of its content, which may be a Secret's.
 impl fmt::Debug for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

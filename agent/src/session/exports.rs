@@ -245,6 +245,12 @@ impl Exports {
         self.shared.view.read().exports.get(name).cloned()
     }
 
+    /// For how long the source could not be read; `None` while it can.
+    pub fn failing_for(&self) -> Option<Duration> {
+        let view = self.shared.view.read();
+        view.failure.as_ref().map(|failure| failure.since.elapsed())
+    }
+
     /// Whether the source cannot be read now.
     pub(crate) fn is_failing(&self) -> bool {
         self.shared.view.read().failure.is_some()

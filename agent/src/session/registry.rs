@@ -88,6 +88,11 @@ impl Sessions {
         self.tools.holders.tidy(used);
     }
 
+    /// The open sessions.
+    pub fn open(&self) -> Vec<Arc<Session>> {
+        self.open.lock().values().filter_map(Weak::upgrade).collect()
+    }
+
     /// Whether a contract has an open session.
     pub fn is_open(&self, contract_uid: &str) -> bool {
         let open = self.open.lock();

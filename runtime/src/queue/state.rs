@@ -49,12 +49,25 @@ pub(super) struct KeyState {
     tenant: Tenant,
     /// The priority in which the key is queued and since when; or, while a worker has the key, in which it is queued afterwards.
     wanted: Option<(Priority, Instant)>,
+    /// Since when a live change waits for work that succeeds: the oldest one, also over failures. `None` if none waits, or a worker has it.
+    changed: Option<Instant>,
     /// Whether a worker has the key.
     running: bool,
     /// Entry of the key in `delayed`.
     due: Option<(Instant, u64)>,
     /// Failures in a row.
     pub(super) failures: u32,
+}
+
+/// A key that is given to a worker.
+#[derive(Debug)]
+pub(super) struct Taken<K> {
+    pub(super) key: K,
+    /// Since when the key was queued.
+    pub(super) since: Instant,
+    /// When the oldest live change was added that no work has succeeded for since.
+    pub(super) changed: Option<Instant>,
+    priority: Priority,
 }
 
 /// How a worker ended its work on a key.
@@ -91,7 +104,14 @@ impl<K> State<K> {
 impl<K: Eq + Hash + Clone> State<K> {
     /// Queues a key, or moves it to a more urgent priority. The tenant counts only if the key is not known yet.
     pub(super) fn add(&mut self, key: K, tenant: &Tenant, priority: Priority, now: Instant) {
+        let changed = (priority == Priority::Live).then_some(now);
+        self.enqueue(key, tenant, priority, now, changed);
+    }
+
+    /// Queues a key, for the live change of that time if there is one.
+    fn enqueue(&mut self, key: K, tenant: &Tenant, priority: Priority, now: Instant, changed: Option<Instant>) {
         let known = self.keys.entry(key.clone()).or_insert_with(|| KeyState::new(tenant));
+        known.changed = known.changed.or(changed);
         if let Some(at) = known.due.take() {
             self.delayed.remove(&at);
         }
@@ -160,12 +180,12 @@ impl<K: Eq + Hash + Clone> State<K> {
             };
             known.due = None;
             let tenant = Arc::clone(&known.tenant);
-            self.add(key, &tenant, Priority::Live, due);
+            self.enqueue(key, &tenant, Priority::Live, due, None);
         }
     }
 
-    /// Takes the next key for a worker; returns it and since when it has been queued.
-    pub(super) fn take(&mut self, now: Instant) -> Option<(K, Instant)> {
+    /// Takes the next key for a worker.
+    pub(super) fn take(&mut self, now: Instant) -> Option<Taken<K>> {
         self.queue_due(now);
         let first = self.next_priority()?;
         let full = self.tenant_at_limit();
@@ -180,12 +200,12 @@ impl<K: Eq + Hash + Clone> State<K> {
                 .into_iter()
                 .find_map(|(priority, except)| self.take_from(priority, except)),
         };
-        let (key, since, priority) = taken?;
-        match priority {
+        let taken = taken?;
+        match taken.priority {
             Priority::Live => self.live_in_a_row = self.live_in_a_row.saturating_add(1),
             Priority::Backlog => self.live_in_a_row = 0,
         }
-        Some((key, since))
+        Some(taken)
     }
 
     /// Returns the priority from which the next key is taken: the first, but in a fair queue not for ever.
@@ -205,7 +225,7 @@ impl<K: Eq + Hash + Clone> State<K> {
     }
 
     /// Takes the next key of a priority that is not one of the excepted tenant.
-    fn take_from(&mut self, priority: Priority, except: Option<&Tenant>) -> Option<(K, Instant, Priority)> {
+    fn take_from(&mut self, priority: Priority, except: Option<&Tenant>) -> Option<Taken<K>> {
         let Self {
             keys, live, backlog, ..
         } = self;
@@ -226,11 +246,16 @@ impl<K: Eq + Hash + Clone> State<K> {
         if self.workers.is_some() {
             *self.running_of.entry(Arc::clone(&known.tenant)).or_default() += 1;
         }
-        Some((key, since, priority))
+        Some(Taken {
+            key,
+            since,
+            changed: known.changed.take(),
+            priority,
+        })
     }
 
-    /// Takes a key back from its worker.
-    pub(super) fn finish(&mut self, key: &K, outcome: Outcome) {
+    /// Takes a key back from its worker. `changed` is the time of the change that the work was for, which waits on if the work failed.
+    pub(super) fn finish(&mut self, key: &K, outcome: Outcome, changed: Option<Instant>) {
         let Entry::Occupied(mut entry) = self.keys.entry(key.clone()) else {
             return;
         };
@@ -249,6 +274,9 @@ impl<K: Eq + Hash + Clone> State<K> {
             Outcome::Retry(_) => failures.saturating_add(1),
             Outcome::Forget | Outcome::Later(_) => 0,
         };
+        if matches!(outcome, Outcome::Retry(_)) {
+            known.changed = changed.or(known.changed);
+        }
         if let Some((priority, _)) = known.wanted {
             self.lane(priority).push(&tenant, key.clone());
             return;
@@ -283,6 +311,7 @@ impl KeyState {
         Self {
             tenant: Arc::clone(tenant),
             wanted: None,
+            changed: None,
             running: false,
             due: None,
             failures: 0,

@@ -24,6 +24,7 @@ pub(crate) struct Meter {
     provider: Side,
     objects: Gauge,
     orphans: Gauge,
+    retained: Gauge,
     pending: Gauge,
     synced: Gauge,
 }
@@ -36,6 +37,10 @@ struct Side {
     operations: Mutex<Vec<(&'static str, Operation)>>,
     lag: Mutex<Lag>,
     lags: Histogram,
+    /// The lag of changes that are written to this cluster.
+    sync_lags: Histogram,
+    /// Bytes of objects that this cluster showed.
+    received: Counter,
 }
 
 #[derive(Clone, Debug)]
@@ -58,8 +63,10 @@ impl Meter {
             resource: Arc::clone(&name),
         };
         metrics.begin(&labels);
-        let side = |side| Side {
+        let side = |side, direction| Side {
             name: side,
+            sync_lags: metrics.sync_lags.get_or_create_owned(&labels.in_direction(direction)),
+            received: metrics.received.get_or_create_owned(&labels.on_side(side)),
             operations: Mutex::default(),
             lag: Mutex::default(),
             lags: metrics.lags.get_or_create_owned(&WatchLabels {
@@ -68,11 +75,12 @@ impl Meter {
             }),
         };
         Self {
-            consumer: side("consumer"),
-            provider: side("provider"),
+            consumer: side("consumer", "down"),
+            provider: side("provider", "up"),
             objects: metrics.objects.get_or_create_owned(&labels),
             pending: metrics.pending.get_or_create_owned(&labels),
             orphans: metrics.orphans.get_or_create_owned(&labels),
+            retained: metrics.retained.get_or_create_owned(&labels),
             synced: metrics.synced.get_or_create_owned(&labels),
             waits: metrics.waits.get_or_create_owned(&ResourceLabels { resource: name }),
             metrics: Arc::clone(metrics),
@@ -108,9 +116,16 @@ impl Meter {
         }
     }
 
-    /// Notes that a watch of a cluster shows a version, and observes the lag of the write that it shows.
-    pub(crate) fn shown(&self, on_consumer: bool, version: Version) {
+    /// Observes how long a change took from the event of a watch until its write to a cluster was answered.
+    pub(crate) fn synced(&self, on_consumer: bool, lag: Duration) {
+        self.side(on_consumer).sync_lags.observe(lag.as_secs_f64());
+    }
+
+    /// Notes that a list or watch of a cluster shows a version with so many bytes of content, and observes the lag of the write that it
+    /// shows.
+    pub(crate) fn shown(&self, on_consumer: bool, version: Version, bytes: u64) {
         let side = self.side(on_consumer);
+        side.received.inc_by(bytes);
         let since = side.lag.lock().shown(version);
         if let Some(since) = since {
             side.lags.observe(since.elapsed().as_secs_f64());
@@ -123,6 +138,7 @@ impl Meter {
         self.objects.set(count(progress.objects));
         self.pending.set(count(progress.pending));
         self.orphans.set(count(progress.orphans.set.count));
+        self.retained.set(count(progress.retained.count));
         let is_known = progress.consumer_synced && progress.provider_synced;
         // A failed object waits for its next attempt as a delayed key, which the queue does not count.
         let synced = is_known && is_quiet && progress.failing == 0;
@@ -205,8 +221,10 @@ mod tests {
         meter.answered(true, "hold", false, Duration::from_millis(3));
         meter.waited(Duration::from_micros(10));
         meter.wrote(false, Version(5), |_| false);
-        meter.shown(true, Version(9));
-        meter.shown(false, Version(5));
+        meter.shown(true, Version(9), 30);
+        meter.shown(false, Version(5), 12);
+        meter.synced(false, Duration::from_millis(30));
+        meter.synced(true, Duration::from_secs(90));
         meter.wrote(true, Version(6), |_| true);
         let progress = Progress {
             consumer_synced: true,
@@ -229,6 +247,12 @@ mod tests {
             format!("bindery_sync_objects{engine} 3"),
             format!("bindery_sync_pending{engine} 2"),
             format!("bindery_sync_orphans{engine} 0"),
+            format!("bindery_sync_retained{engine} 0"),
+            format!(r#"bindery_sync_received_bytes_total{{binding="cowboys",{of},side="consumer"}} 30"#),
+            format!(r#"bindery_sync_received_bytes_total{{binding="cowboys",{of},side="provider"}} 12"#),
+            format!(r#"bindery_sync_lag_seconds_bucket{{le="0.05",binding="cowboys",{of},direction="up"}} 1"#),
+            format!(r#"bindery_sync_lag_seconds_bucket{{le="60.0",binding="cowboys",{of},direction="down"}} 0"#),
+            format!(r#"bindery_sync_lag_seconds_count{{binding="cowboys",{of},direction="down"}} 1"#),
             format!("bindery_sync_synced{engine} 0"),
         ] {
             check(&text, &line, true);
@@ -245,5 +269,6 @@ mod tests {
         check(&served(), &synced, true);
         drop(meter);
         check(&served(), &synced, false);
+        assert!(!served().contains("binding="), "series of a binding go with it");
     }
 }

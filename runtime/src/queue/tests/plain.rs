@@ -180,3 +180,29 @@ async fn closing_ends_every_worker() {
         assert!(worker.await.unwrap());
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_live_change_keeps_its_time_until_work_succeeds() {
+    let queue = Queue::new();
+    let backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(1));
+    let since = |work: &Work<&'static str>| work.changed().map(|changed| changed.elapsed().as_secs());
+    queue.add("a", Priority::Backlog);
+    let work = next(&queue).await;
+    assert_eq!(since(&work), None, "a list shows no change");
+    queue.add("a", Priority::Live);
+    tokio::time::advance(Duration::from_secs(5)).await;
+    work.retry(backoff);
+    let work = next(&queue).await;
+    assert_eq!(since(&work), Some(5), "the change came while a worker had the key");
+    work.retry(backoff);
+    tokio::time::advance(Duration::from_mins(5)).await;
+    queue.add("a", Priority::Live);
+    let work = next(&queue).await;
+    assert_eq!(since(&work), Some(305), "a later change does not hide the first");
+    drop(work);
+    queue.add("a", Priority::Live);
+    let work = next(&queue).await;
+    assert_eq!(since(&work), Some(0));
+    work.again_after(Duration::from_mins(5));
+    assert_eq!(since(&next(&queue).await), None, "nothing has changed");
+}
