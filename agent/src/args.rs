@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use bindery_api::adoption::Adoption;
-use bindery_runtime::{guard::Limits, lease::LeaseArgs, telemetry::LogArgs};
+use bindery_runtime::{guard::Limits, lease::LeaseArgs, telemetry::LogArgs, traces::TraceArgs};
 
 /// Keeps the objects of this cluster in sync with the providers whose APIs are bound here.
 #[derive(Clone, Debug, clap::Parser)]
@@ -66,6 +66,9 @@ pub struct Args {
     /// Logging.
     #[command(flatten)]
     pub log: LogArgs,
+    /// Traces.
+    #[command(flatten)]
+    pub traces: TraceArgs,
 }
 
 /// Limits of what the konnector holds of each contract's provider, which keep one provider from taking the memory that others need.
@@ -156,6 +159,12 @@ mod tests {
         );
         check(&["--client-certificate=tls.crt"], Err(()));
         check(&["--client-key=tls.key"], Err(()));
+        check(
+            &["--trace-endpoint=http://collector:4317", "--trace-sample=0.5"],
+            Ok((15, true)),
+        );
+        check(&["--trace-endpoint=collector"], Err(()));
+        check(&["--trace-sample=2"], Err(()));
         check(&["--provider-max-objects=0"], Err(()));
         check(&["--provider-max-bytes=512"], Err(()));
         check(&["--provider-max-bytes=much"], Err(()));

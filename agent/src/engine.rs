@@ -10,6 +10,7 @@ pub(crate) mod report;
 mod resume;
 pub(crate) mod strategy;
 pub(crate) mod tally;
+mod traces;
 mod work;
 
 pub use crate::index::{Orphans, RetainedCopies, RetentionTimes};
@@ -22,6 +23,7 @@ use report::Issues;
 pub use report::{Cause, Problem};
 use strategy::SyncStrategy;
 pub use tally::Tally;
+use traces::Changes;
 
 use std::{
     collections::HashMap,
@@ -145,6 +147,7 @@ pub(crate) struct Shared<F: SyncStrategy> {
     pub(super) writer: Writer,
     pub(crate) around: Surroundings,
     pub(super) meter: Meter,
+    pub(super) changes: Changes,
     /// The number by which deletion guards know this engine; unique in this process.
     id: u64,
     pub(crate) index: Mutex<Index<F::Pair>>,
@@ -189,6 +192,7 @@ impl<F: SyncStrategy> Running<F> {
         let shared = Arc::new(Shared {
             index: Mutex::new(index),
             meter: Meter::new(&around.metrics, &frame.holder, &frame.resource),
+            changes: Changes::of_process(),
             strategy,
             frame,
             sides,

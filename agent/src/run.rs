@@ -13,6 +13,7 @@ use bindery_runtime::{
     lease::{Candidate, Leadership},
     shutdown,
     telemetry::{self, Registry},
+    traces,
 };
 use kube::Config;
 use tokio_util::sync::CancellationToken;
@@ -57,7 +58,13 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     if rustls::crypto::aws_lc_rs::default_provider().install_default().is_err() {
         bail!("another cryptography provider is installed already");
     }
-    telemetry::init(&args.log).context("--log is not a valid log filter")?;
+    let traces = traces::init(&args.log, &args.traces, "bindery-konnector")?;
+    let outcome = Box::pin(start(args)).await;
+    traces.flush().await;
+    outcome
+}
+
+async fn start(args: Args) -> anyhow::Result<()> {
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         namespace = args.namespace,

@@ -45,6 +45,7 @@ mod rights_review;
 mod session_core;
 mod staleness_check;
 pub mod status_reports;
+mod traced_calls;
 
 #[cfg(test)]
 #[path = "session/tests/kubeconfigs.rs"]

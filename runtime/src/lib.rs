@@ -21,4 +21,6 @@ pub mod shutdown;
 pub mod telemetry;
 #[cfg(feature = "terminal")]
 pub mod terminal;
+#[cfg(feature = "traces")]
+pub mod traces;
 pub mod watch;

@@ -34,8 +34,7 @@ pub fn registry() -> Registry {
 
 /// Starts logging to standard error. Call it once per process. Fails if the filter is not valid.
 pub fn init(args: &LogArgs) -> Result<(), tracing_subscriber::filter::ParseError> {
-    // kube logs the whole text of an answer that it cannot decode, Secrets included: only its errors are let through.
-    let filter = EnvFilter::try_new(format!("{},kube_client=error", args.log))?;
+    let filter = EnvFilter::try_new(directives(args))?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr);
@@ -44,4 +43,10 @@ pub fn init(args: &LogArgs) -> Result<(), tracing_subscriber::filter::ParseError
         LogFormat::Json => builder.json().flatten_event(true).init(),
     }
     Ok(())
+}
+
+/// The directives of the filter of the log.
+pub(crate) fn directives(args: &LogArgs) -> String {
+    // kube logs the whole text of an answer that it cannot decode, Secrets included: only its errors are let through.
+    format!("{},kube_client=error", args.log)
 }

@@ -7,7 +7,7 @@ use bindery_api::{
     v1alpha2::{GroupResource, InformerScope, Isolation},
 };
 use bindery_proto::address::{Address, AddressError, Scheme};
-use bindery_runtime::{lease::LeaseArgs, telemetry::LogArgs};
+use bindery_runtime::{lease::LeaseArgs, telemetry::LogArgs, traces::TraceArgs};
 use clap::{ArgAction, Parser, ValueEnum};
 use http::HeaderValue;
 use kube::Config;
@@ -182,6 +182,9 @@ pub struct Args {
     /// Logging.
     #[command(flatten)]
     pub log: LogArgs,
+    /// Traces.
+    #[command(flatten)]
+    pub traces: TraceArgs,
 }
 
 /// Values of `--isolation`, the placement of cluster-scoped objects.

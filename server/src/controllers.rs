@@ -9,6 +9,7 @@ use bindery_runtime::{
     cache::{Cache, Change, ObjectKey, Subscription},
     client::Clients,
     queue::{Priority, Queue},
+    traces::tracer,
     watch::Source,
 };
 use k8s_openapi::api::{
@@ -22,11 +23,13 @@ use tokio::{
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, Span};
 
 pub use self::metrics::ControllerMetrics;
 use self::{
     metrics::{ControllerMeter, ReconcileResult},
     pending_requests::PendingRequests,
+    traces::Traced,
 };
 use crate::{
     credentials::Issuer,
@@ -48,6 +51,7 @@ pub mod request;
 mod retention;
 mod service_namespace;
 mod template;
+mod traces;
 mod waiting_for;
 
 /// Below this count, failures of a key in a row are logged at level debug: new rights take a moment to be in effect.
@@ -87,6 +91,11 @@ trait Reconcile: Send + Sync + 'static {
     /// Brings the objects of a key to the state that they should have, or a step closer. The changes that it makes queue the
     /// key again.
     fn reconcile(&self, key: &Self::Key) -> impl Future<Output = Result<Next, WriteError>> + Send;
+
+    /// The object of a key, if its reconciles continue the trace of the call that it was made for. Asked only while traces are on.
+    fn traced(&self, _key: &Self::Key) -> Option<Traced> {
+        None
+    }
 }
 
 /// When to work on a key again, if no change queues it before.
@@ -162,7 +171,11 @@ async fn work<R: Reconcile>(reconciler: Arc<R>, queue: Queue<R::Key>, meter: Con
         let key = work.key();
         meter.waited(work.waited());
         let start = Instant::now();
-        let outcome = reconciler.reconcile(key).await;
+        let traced = tracer().and_then(|_| reconciler.traced(key));
+        let span = traced.map_or_else(Span::none, |traced| traced.begin(R::NAME));
+        let outcome = reconciler.reconcile(key).instrument(span.clone()).await;
+        traces::ended(&span, result(&outcome));
+        drop(span);
         meter.worked(result(&outcome), start.elapsed());
         match outcome {
             Ok(Next::Change) => drop(work),

@@ -7,7 +7,7 @@ use bindery_runtime::{
     client::{self, Clients, Network, TrafficMetrics},
     descriptors,
     lease::Candidate,
-    shutdown, telemetry,
+    shutdown, telemetry, traces,
 };
 use bindery_server::{
     args::Args,
@@ -38,7 +38,13 @@ const AUDIT_GRACE: Duration = Duration::from_secs(5);
 const GRACE: Duration = Duration::from_secs(20);
 
 pub(crate) async fn run(args: &Args) -> anyhow::Result<()> {
-    telemetry::init(&args.log).context("--log")?;
+    let traces = traces::init(&args.log, &args.traces, "bindery-server")?;
+    let outcome = Box::pin(start(args)).await;
+    traces.flush().await;
+    outcome
+}
+
+async fn start(args: &Args) -> anyhow::Result<()> {
     // Both fail only if one is installed already, which serves as well.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let _ = jsonwebtoken::crypto::aws_lc::DEFAULT_PROVIDER.install_default();

@@ -323,6 +323,26 @@ impl Operation for Op {
         self.name()
     }
 
+    fn verb(&self) -> &'static str {
+        match self {
+            Self::ReadConsumer | Self::ReadProvider => "get",
+            Self::Adopt { .. } => "create",
+            Self::DeleteProvider { .. } | Self::DeleteOrphan { .. } | Self::DeleteConsumer { .. } => "delete",
+            _ => "patch",
+        }
+    }
+
+    fn writes_copy(&self) -> bool {
+        matches!(self, Self::Create { .. } | Self::Update { .. })
+    }
+
+    fn continues(&self) -> Option<&str> {
+        match self {
+            Self::Status { source: Some(copy), .. } => copy.meta.annotations.get(annotations::TRACEPARENT),
+            _ => None,
+        }
+    }
+
     fn is_on_consumer(&self) -> bool {
         self.on_consumer()
     }

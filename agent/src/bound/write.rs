@@ -238,6 +238,9 @@ impl Writer {
         if let Some(generation) = &generation {
             notes.insert(annotations::SOURCE_GENERATION, generation);
         }
+        if let Some(traceparent) = target.traceparent {
+            notes.insert(annotations::TRACEPARENT, traceparent);
+        }
         if self.last_wins {
             notes.extend(projections.iter().map(|(key, value)| (&**key, &**value)));
         }

@@ -249,6 +249,18 @@ impl Operation for Op {
         }
     }
 
+    fn verb(&self) -> &'static str {
+        match self {
+            Self::Read { .. } => "get",
+            Self::Create { .. } | Self::Update { .. } => "patch",
+            Self::Delete { .. } | Self::DeleteOrphan { .. } => "delete",
+        }
+    }
+
+    fn writes_copy(&self) -> bool {
+        matches!(self, Self::Create { .. } | Self::Update { .. }) && !self.is_on_consumer()
+    }
+
     fn is_on_consumer(&self) -> bool {
         let (Self::Read { on }
         | Self::Create { on, .. }

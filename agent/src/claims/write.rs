@@ -125,6 +125,9 @@ async fn write(
         Cluster::Provider => {
             notes.insert(annotations::CONSUMER_NAMESPACE, &source.meta.namespace);
             notes.insert(annotations::CONSUMER_UID, &source.meta.uid);
+            if let Some(traceparent) = target.traceparent {
+                notes.insert(annotations::TRACEPARENT, traceparent);
+            }
             marks.insert(labels::OWNER, Owner::Consumer.as_str());
             target.place
         }

@@ -54,6 +54,8 @@ pub(crate) struct Target<'a> {
     pub place: &'a str,
     /// The name of its copy.
     pub name: &'a str,
+    /// The trace context that the copy is to carry, if the change is traced.
+    pub traceparent: Option<&'a str>,
 }
 
 /// What is read of an API server's answer. A `kind` of `Status` instead of the object's means that a deletion is

@@ -81,6 +81,7 @@ pub(crate) fn consumer<F: SyncStrategy>(
                     return;
                 };
                 if index.consumer_seen(&key, object) && shared.is_due(&mut index, &key) {
+                    shared.changes.shown(&key);
                     shared.queue.add(key, Priority::Live);
                 }
             }
@@ -89,6 +90,7 @@ pub(crate) fn consumer<F: SyncStrategy>(
                 if let Some(mut index) = current() {
                     index.consumer_deleted(&key, Some(&object.meta.uid));
                 }
+                shared.changes.shown(&key);
                 shared.queue.add(key, Priority::Live);
             }
             Event::Failed(_) | Event::Following => {}

@@ -92,6 +92,17 @@ pub(crate) trait Operation: Send + Sync {
     /// Its name in metrics.
     fn name(&self) -> &'static str;
 
+    /// The verb of its request, as Kubernetes names it.
+    fn verb(&self) -> &'static str;
+
+    /// True for an operation that writes the content of a consumer's object to its copy, with annotations.
+    fn writes_copy(&self) -> bool;
+
+    /// The trace context on the copy whose status this operation writes to the consumer's object, as the copy carries it.
+    fn continues(&self) -> Option<&str> {
+        None
+    }
+
     /// True for operations on the consumer's cluster.
     fn is_on_consumer(&self) -> bool;
 

@@ -19,6 +19,7 @@ use crate::{
         budget::Turn,
         report::{Cause, INVALID_RETRY, Issue},
         strategy::{Operation, Steps, SyncStrategy},
+        traces::Attempt,
     },
     index::{Contents as _, Index, Known, PlannedUids},
     model::object::Version,
@@ -34,6 +35,15 @@ struct Planned<O> {
     place: Arc<str>,
     uids: PlannedUids,
     versions: Versions,
+}
+
+/// What an object is worked on for.
+#[derive(Debug, Default)]
+struct Trigger<'b, 'a> {
+    /// When the watch showed the change, if one did.
+    changed: Option<Instant>,
+    /// The attempt that is traced, while traces are on and the change is sampled.
+    attempt: Option<&'b mut Attempt<'a>>,
 }
 
 /// The versions of the consumer's object and of the provider's.
@@ -111,26 +121,33 @@ impl<F: SyncStrategy> Shared<F> {
         let changed = work
             .changed()
             .map(|changed| resumed.map_or(changed, |at| changed.max(at)));
-        let outcome = self.sync(work.key(), changed, &mut known).await;
+        let mut attempt = self.changes.begin(work.key(), work.waited());
+        let mut trigger = Trigger {
+            changed,
+            attempt: attempt.as_mut(),
+        };
+        let outcome = self.sync(work.key(), &mut known, &mut trigger).await;
+        if let Some(attempt) = attempt {
+            attempt.finish(work.key(), outcome.is_err());
+        }
         self.finish(work, outcome, known);
         self.changed.notify_one();
     }
 
-    /// Syncs one object as far as possible now. `changed` is when the watch showed the change that this is for, if one did. `known` is set
-    /// to the versions that the last plan was made of, and follows our own writes.
+    /// Syncs one object as far as possible now. `known` is set to the versions that the last plan was made of, and follows our own writes.
     async fn sync(
         &self,
         key: &ObjectKey,
-        changed: Option<Instant>,
         known: &mut Versions,
+        trigger: &mut Trigger<'_, '_>,
     ) -> Result<Option<Issue>, Issue> {
         let mut reread = false;
         for _ in 0..ROUNDS {
-            let mut planned = self.plan(key);
+            let mut planned = Attempt::planning(trigger.attempt.as_deref_mut(), || self.plan(key));
             while !self.around.holding.is_proven() {
                 self.around.holding.proven().await;
                 // What was known before may be out of date.
-                planned = self.plan(key);
+                planned = Attempt::planning(trigger.attempt.as_deref_mut(), || self.plan(key));
             }
             let Some(Planned {
                 steps,
@@ -155,7 +172,7 @@ impl<F: SyncStrategy> Shared<F> {
                 if op.is_guarded() && !self.may_delete() {
                     return Ok(None);
                 }
-                match self.apply(key, &place, op, changed).await {
+                match self.apply(key, &place, op, trigger).await {
                     Ok(Some(learned)) => {
                         self.learn(key, learned, &uids, op, known);
                         learned_any = true;
@@ -171,7 +188,7 @@ impl<F: SyncStrategy> Shared<F> {
                         reread = true;
                         let read = F::Op::read(op.is_on_consumer());
                         let learned = self
-                            .apply(key, &place, &read, None)
+                            .apply(key, &place, &read, trigger)
                             .await
                             .map_err(|error| issue(&error, &read))?;
                         if let Some(learned) = learned {
@@ -183,8 +200,8 @@ impl<F: SyncStrategy> Shared<F> {
                     Err(error) => {
                         // Where the copy may not be written, its status comes down all the same.
                         if errors::is_forbidden(&error) && !op.is_on_consumer() {
-                            self.apply_independent(key, &place, &steps.ops, &uids, changed, known)
-                                .await;
+                            let ops = (&*place, &*steps.ops);
+                            self.apply_independent(key, ops, &uids, known, trigger).await;
                         }
                         return Err(issue(&error, op));
                     }
@@ -207,14 +224,13 @@ impl<F: SyncStrategy> Shared<F> {
     async fn apply_independent(
         &self,
         key: &ObjectKey,
-        place: &str,
-        ops: &[F::Op],
+        (place, ops): (&str, &[F::Op]),
         uids: &PlannedUids,
-        changed: Option<Instant>,
         known: &mut Versions,
+        trigger: &mut Trigger<'_, '_>,
     ) {
         for op in ops.iter().filter(|op| op.is_independent()) {
-            if let Ok(Some(learned)) = self.apply(key, place, op, changed).await {
+            if let Ok(Some(learned)) = self.apply(key, place, op, trigger).await {
                 self.learn(key, learned, uids, op, known);
             }
         }
@@ -254,22 +270,34 @@ impl<F: SyncStrategy> Shared<F> {
         }
     }
 
-    /// Runs one operation. `changed` is when the watch showed the change that it is for, if one did.
+    /// Runs one operation.
     async fn apply(
         &self,
         key: &ObjectKey,
         place: &str,
         op: &F::Op,
-        changed: Option<Instant>,
+        trigger: &mut Trigger<'_, '_>,
     ) -> Result<Option<F::Learned>, kube::Error> {
         let start = Instant::now();
         let name = &*self.frame.placement.copy_name(&self.frame.contract, &key.name);
-        let target = Target { key, place, name };
+        let traced = trigger
+            .attempt
+            .as_deref_mut()
+            .and_then(|attempt| attempt.operation(&self.frame, key, op));
+        let target = Target {
+            key,
+            place,
+            name,
+            traceparent: traced.as_ref().and_then(|span| span.annotation()),
+        };
         self.strategy.sent(&mut self.index.lock(), key, op);
         let outcome = self.strategy.apply(&self.writer, target, op).await;
+        if let Some((attempt, traced)) = trigger.attempt.as_deref_mut().zip(traced) {
+            attempt.answered(traced, &outcome);
+        }
         self.meter
             .answered(op.is_on_consumer(), op.name(), outcome.is_ok(), start.elapsed());
-        if let Some(changed) = changed.filter(|_| outcome.is_ok() && op.carries_change()) {
+        if let Some(changed) = trigger.changed.filter(|_| outcome.is_ok() && op.carries_change()) {
             self.meter.synced(op.is_on_consumer(), changed.elapsed());
         }
         let resource = &self.frame.resource.plural;

@@ -159,6 +159,17 @@ mod tests {
     }
 
     #[test]
+    fn the_trace_of_a_change_is_no_part_of_what_is_copied() {
+        let source =
+            json!({"metadata": {"name": "a", "resourceVersion": "1", "annotations": {"a": "b"}}, "spec": {"x": 1}});
+        let mut copy = source.clone();
+        copy["metadata"]["annotations"][annotations::TRACEPARENT] = json!("00-1-2-01");
+        let (source, copy) = (object(&source), object(&copy));
+        assert_eq!(fingerprint(&source), fingerprint(&copy));
+        assert!(holds(&copy, &source) && holds(&source, &copy));
+    }
+
+    #[test]
     fn what_the_provider_added_is_no_drift() {
         let consumer =
             object(&json!({"metadata": {"labels": {"a": "b"}, "resourceVersion": "1"}, "spec": {"x": {"y": 1}}}));

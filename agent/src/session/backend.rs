@@ -5,7 +5,10 @@ use std::sync::Arc;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bindery_api::backend::Backend;
 use bindery_proto::v1alpha2::ErrorReason;
-use bindery_runtime::kubeconfig::{ProviderAccess, Refusal};
+use bindery_runtime::{
+    kubeconfig::{ProviderAccess, Refusal},
+    traces,
+};
 use bindery_sdk::{BuildError, Client, Code, Error, TokenSource};
 use secrecy::SecretSlice;
 use tokio::time::Instant;
@@ -14,6 +17,7 @@ use super::{
     client_certificate::{ClientCertificate, ClientCertificateError},
     network::Network,
     renewal_schedule::RenewalSchedule,
+    traced_calls::TracedCalls,
 };
 
 /// A credential that a backend granted.
@@ -94,6 +98,9 @@ pub fn client(
     let mut builder = Client::builder(&backend.address)
         .token_source(tokens)
         .user_agent(format_args!("bindery-konnector/{}", env!("CARGO_PKG_VERSION")));
+    if let Some(tracer) = traces::tracer() {
+        builder = builder.call_tracer(TracedCalls::by(tracer));
+    }
     if let Some(dialer) = &network.backends {
         return Ok(builder.build_with_channel(dialer.channel(&backend.address))?);
     }

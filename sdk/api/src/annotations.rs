@@ -123,6 +123,11 @@ pub const RESTORING: &str = "kube-bind.io/restoring";
 /// provider's copy. See [`source_generation`].
 pub const SOURCE_GENERATION: &str = "kube-bind.io/source-generation";
 
+/// The context of the trace that the object is a part of, as header `traceparent` of W3C Trace Context has it; on the provider's copy, where
+/// the konnector writes it for a change that it traces, and on objects that the server makes for a call that it traces. It is no part of
+/// what is copied, and the next write that is not traced removes it from a copy.
+pub const TRACEPARENT: &str = "kube-bind.io/traceparent";
+
 // On the konnector's Lease.
 
 /// Domain of annotations `<domain>/<contract UID>`, each with the [`crate::holder::HolderChain`] of a contract as JSON; on the Lease.
@@ -288,6 +293,7 @@ mod tests {
             ("kubernetes.io/arch", false),
             ("x.k8s.io/a", false),
             ("kube-bind.io/bound", false),
+            (TRACEPARENT, false),
             ("backend.kube-bind.io/a", false),
             ("kubebind.io/syncer", false),
         ] {

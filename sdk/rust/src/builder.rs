@@ -20,6 +20,7 @@ use crate::client::{Client, Limits, MESSAGE_RECEIVE_MAX, Shared};
 use crate::retry::RetryPolicy;
 use crate::token::file::FileToken;
 use crate::token::{StaticToken, TokenSource};
+use crate::trace::CallTracer;
 use crate::transport::{Protocol, Route, WebSettings, WebTls};
 use crate::watch::WatchTiming;
 
@@ -47,6 +48,7 @@ pub struct ClientBuilder {
     retry: RetryPolicy,
     watch: WatchTiming,
     user_agent: String,
+    tracer: Option<Arc<dyn CallTracer>>,
 }
 
 /// The CA certificates that a client trusts.
@@ -166,6 +168,7 @@ impl ClientBuilder {
             retry: RetryPolicy::default(),
             watch: WatchTiming::default(),
             user_agent: USER_AGENT.to_owned(),
+            tracer: None,
         }
     }
 
@@ -264,6 +267,12 @@ impl ClientBuilder {
     /// Sets the user agent, which precedes the SDK's own in the server's log.
     pub fn user_agent(mut self, name: impl fmt::Display) -> Self {
         self.user_agent = format!("{name} {USER_AGENT}");
+        self
+    }
+
+    /// Sets what follows the calls, such as for distributed tracing. Without it calls are sent without a trace context.
+    pub fn call_tracer(mut self, tracer: impl CallTracer) -> Self {
+        self.tracer = Some(Arc::new(tracer));
         self
     }
 
@@ -390,6 +399,7 @@ impl ClientBuilder {
             tokens: self.tokens,
             retry: self.retry,
             watch: self.watch,
+            tracer: self.tracer,
         };
         Client::new(shared, self.limits)
     }

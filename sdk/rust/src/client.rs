@@ -24,7 +24,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tonic::client::Grpc;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::Channel;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Code, Request, Response, Status, Streaming};
 use tracing::debug;
 
 use self::connections::Connections;
@@ -34,6 +34,7 @@ use crate::error::Error;
 use crate::method::Method;
 use crate::retry::RetryPolicy;
 use crate::token::{self, TokenError, TokenSource};
+use crate::trace::{CallTracer, TracedCall};
 use crate::transport::{LongLived, Protocol, Route, Transport};
 use crate::watch::WatchTiming;
 
@@ -58,6 +59,7 @@ pub(crate) struct Shared {
     pub(crate) tokens: Option<Arc<dyn TokenSource>>,
     pub(crate) retry: RetryPolicy,
     pub(crate) watch: WatchTiming,
+    pub(crate) tracer: Option<Arc<dyn CallTracer>>,
 }
 
 /// Time limits that the user set; each method has defaults of its own.
@@ -80,6 +82,13 @@ pub(crate) struct TokenMemory {
     last: Option<SecretString>,
     rejected: Option<Error>,
     refreshed: bool,
+}
+
+/// A call that may be traced.
+struct CallTrace {
+    call: Option<Box<dyn TracedCall>>,
+    /// The trace context that each attempt is sent with.
+    header: Option<MetadataValue<Ascii>>,
 }
 
 impl Client {
@@ -126,6 +135,32 @@ impl Client {
         Q: Message + 'static,
         R: Message + Default + 'static,
     {
+        let trace = self.trace(method.path());
+        let outcome = self.call_in(&trace, method, message, wait).await;
+        trace.end(&outcome);
+        outcome
+    }
+
+    /// Begins to trace a call, if it is traced.
+    fn trace(&self, method: &'static str) -> CallTrace {
+        let call = self.shared.tracer.as_ref().and_then(|tracer| tracer.begin(method));
+        CallTrace {
+            header: call.as_ref().and_then(|call| call.traceparent().parse().ok()),
+            call,
+        }
+    }
+
+    async fn call_in<Q, R>(
+        &self,
+        trace: &CallTrace,
+        method: Method<Q, R>,
+        message: Q,
+        wait: Duration,
+    ) -> Result<R, Error>
+    where
+        Q: Message + 'static,
+        R: Message + Default + 'static,
+    {
         let times = self.limits.times(wait);
         let request_id = request_id();
         let start = Instant::now();
@@ -138,7 +173,8 @@ impl Client {
             let token = self.token(method.is_open(), start, deadline, &mut tokens).await?;
             attempts += 1;
             let until = deadline.min(Instant::now() + times.attempt);
-            let attempt = self.attempt(method, message.clone(), token, &request_id, until);
+            let headers = (token, trace.header.clone());
+            let attempt = self.attempt(method, message.clone(), headers, &request_id, until);
             let error = match timeout_at(until, attempt).await {
                 Ok(Ok(response)) => return Ok(response),
                 Ok(Err(error)) => error,
@@ -172,14 +208,14 @@ impl Client {
         &self,
         method: Method<Q, R>,
         message: EncodedRequest,
-        token: Option<MetadataValue<Ascii>>,
+        headers: (Option<MetadataValue<Ascii>>, Option<MetadataValue<Ascii>>),
         request_id: &str,
         until: Instant,
     ) -> Result<R, Error>
     where
         R: Message + Default + 'static,
     {
-        let mut request = request(message, token, request_id);
+        let mut request = request(message, headers, request_id);
         request.set_timeout(until.saturating_duration_since(Instant::now()));
         if let Some(timeout) = request.metadata_mut().get_mut("grpc-timeout") {
             timeout.set_sensitive(true);
@@ -207,16 +243,20 @@ impl Client {
         let start = Instant::now();
         let deadline = start + self.limits.times(Duration::ZERO).total;
         let token = self.token(method.is_open(), start, deadline, tokens).await?;
+        let trace = self.trace(method.path());
+        let headers = (token, trace.header.clone());
         let opening = async {
             let mut grpc = self.grpc(channel, request_id).await?;
             let path = PathAndQuery::from_static(method.path());
-            let mut request = request(message, token, request_id);
+            let mut request = request(message, headers, request_id);
             request.extensions_mut().insert(LongLived);
             let response = grpc.server_streaming(request, path, RequestCodec::<R>::new());
             self.receive(response, request_id).await.map(Response::into_inner)
         };
         let opened = timeout(open_timeout, opening).await;
-        opened.unwrap_or_else(|_| Err(Error::deadline(self.address(), open_timeout, request_id)))
+        let opened = opened.unwrap_or_else(|_| Err(Error::deadline(self.address(), open_timeout, request_id)));
+        trace.end(&opened);
+        opened
     }
 
     /// Waits for a message of the server. tonic panics on error details that are not base64: that panic becomes an error.
@@ -288,8 +328,12 @@ impl Client {
     }
 }
 
-/// Makes the request of one attempt.
-fn request(message: EncodedRequest, token: Option<MetadataValue<Ascii>>, request_id: &str) -> Request<Bytes> {
+/// Makes the request of one attempt, with its token and its trace context.
+fn request(
+    message: EncodedRequest,
+    (token, traceparent): (Option<MetadataValue<Ascii>>, Option<MetadataValue<Ascii>>),
+    request_id: &str,
+) -> Request<Bytes> {
     let mut request = Request::new(message.0);
     let metadata = request.metadata_mut();
     // An id has only digits and letters; without one, the server makes its own.
@@ -301,7 +345,20 @@ fn request(message: EncodedRequest, token: Option<MetadataValue<Ascii>>, request
     if let Some(token) = token {
         metadata.insert("authorization", token);
     }
+    if let Some(mut traceparent) = traceparent {
+        traceparent.set_sensitive(true);
+        metadata.insert("traceparent", traceparent);
+    }
     request
+}
+
+impl CallTrace {
+    /// Ends the trace of a call.
+    fn end<T>(self, outcome: &Result<T, Error>) {
+        if let Some(call) = self.call {
+            call.end(outcome.as_ref().map_or_else(Error::code, |_| Some(Code::Ok)));
+        }
+    }
 }
 
 impl TokenMemory {

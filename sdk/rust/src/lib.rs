@@ -37,6 +37,7 @@ pub mod objects;
 mod page;
 mod retry;
 mod token;
+mod trace;
 mod transport;
 mod watch;
 
@@ -59,6 +60,7 @@ pub use token::file::FileToken;
 pub use token::{StaticToken, TokenError, TokenFn, TokenSource, token_fn};
 pub use tonic::Code;
 pub use tonic::transport::Channel;
+pub use trace::{CallTracer, TracedCall};
 pub use transport::Protocol;
 pub use watch::{ContractEvent, ExportEvent, RequestEvent, Watch, WatchEvent};
 

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bindery_api::{
-    Conditions as _, annotations, labels, names,
+    Condition, Conditions as _, annotations, labels, names,
     v1alpha2::{APIServiceExport, APIServiceExportRequest, Phase},
 };
 use bindery_runtime::{
@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Resource, ResourceExt as _};
 
-use super::{Context, Next, Reconcile, Running, pending_requests, subject};
+use super::{Context, Next, Reconcile, Running, pending_requests, subject, traces::Traced};
 use crate::{
     contract, rbac, request, template,
     writes::{self, Write, WriteError},
@@ -169,6 +169,13 @@ fn of_role<K: Resource>(role: &K) -> Option<ObjectKey> {
 impl Reconcile for Exports {
     type Key = ObjectKey;
     const NAME: &'static str = "export";
+
+    fn traced(&self, key: &ObjectKey) -> Option<Traced> {
+        let export = self.context.state.caches.exports.get_key(key)?;
+        let is_ready = export.condition(PROVIDER_IN_SYNC).is_some_and(Condition::is_true);
+        let is_under_way = !is_ready && export.metadata.deletion_timestamp.is_none();
+        is_under_way.then(|| Traced::of(&*export, Timestamp::now())).flatten()
+    }
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Next, WriteError> {
         let state = &self.context.state;

@@ -18,7 +18,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 
-use super::{Context, Next, Reconcile, Running, template::assess};
+use super::{Context, Next, Reconcile, Running, template::assess, traces::Traced};
 use crate::{
     contract::{self, grants},
     limits::{LimitName, LimitReached},
@@ -138,6 +138,12 @@ impl Reconcile for ExportRequests {
         }
         writes::apply_all(&state.clients.write, writes).await?;
         Ok(Next::Seldom(LIMITED))
+    }
+
+    fn traced(&self, key: &ObjectKey) -> Option<Traced> {
+        let request = self.context.state.caches.export_requests.get_key(key)?;
+        let is_under_way = request.phase() == Phase::Pending;
+        is_under_way.then(|| Traced::of(&*request, Timestamp::now())).flatten()
     }
 }
 

@@ -155,7 +155,7 @@ impl ReconcileResult {
     /// All results, each at the index that it has as a number.
     const ALL: [Self; 4] = [Self::Done, Self::Later, Self::Stale, Self::Failed];
 
-    const fn label(self) -> &'static str {
+    pub(super) const fn label(self) -> &'static str {
         match self {
             Self::Done => "done",
             Self::Later => "later",

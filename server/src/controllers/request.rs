@@ -8,7 +8,7 @@ use bindery_runtime::cache::ObjectKey;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 
-use super::{Context, Next, Reconcile, Running, contract::ContractParts, template::assess};
+use super::{Context, Next, Reconcile, Running, contract::ContractParts, template::assess, traces::Traced};
 use crate::{
     contract::{self, served},
     credentials::{self, IssueError},
@@ -79,6 +79,12 @@ impl Reconcile for Requests {
         }
         let seen = self.observe(&request, None, now).await?;
         self.advance(&seen, plan::plan(&seen)).await
+    }
+
+    fn traced(&self, key: &ObjectKey) -> Option<Traced> {
+        let request = self.context.state.caches.requests.get_key(key)?;
+        let is_under_way = request.phase() == Phase::Pending;
+        is_under_way.then(|| Traced::of(&*request, Timestamp::now())).flatten()
     }
 }
 

@@ -11,6 +11,7 @@ pub(crate) mod metrics;
 mod open_calls;
 pub(crate) mod places;
 pub(crate) mod serve;
+mod traces;
 pub(crate) mod web;
 
 /// The header with the id of a request, of the caller's choice or made by the layers, by which the log names the call.

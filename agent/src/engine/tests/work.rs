@@ -42,7 +42,7 @@ fn taken() -> (Engine, Arc<Shared<Bound>>) {
 
 fn sync(shared: &Shared<Bound>) -> (Result<Option<Issue>, Issue>, Versions) {
     let mut known = Versions::default();
-    let outcome = shared.sync(&key(), None, &mut known).now_or_never();
+    let outcome = shared.sync(&key(), &mut known, &mut Trigger::default()).now_or_never();
     (outcome.expect("nothing is to be written"), known)
 }
 

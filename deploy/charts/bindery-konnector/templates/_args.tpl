@@ -32,4 +32,10 @@
 {{- with .Values.log.format }}
 - --log-format={{ . }}
 {{- end }}
+{{- with .Values.traces.endpoint }}
+- {{ printf "--trace-endpoint=%s" . | toYaml }}
+{{- end }}
+{{- with .Values.traces.sample }}
+- {{ printf "--trace-sample=%s" . | toYaml }}
+{{- end }}
 {{- end -}}

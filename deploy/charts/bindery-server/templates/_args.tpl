@@ -148,4 +148,10 @@
 {{- with .Values.log.format }}
 - {{ printf "--log-format=%s" . | toYaml }}
 {{- end }}
+{{- with .Values.traces.endpoint }}
+- {{ printf "--trace-endpoint=%s" . | toYaml }}
+{{- end }}
+{{- with .Values.traces.sample }}
+- {{ printf "--trace-sample=%s" . | toYaml }}
+{{- end }}
 {{- end -}}

@@ -16,7 +16,7 @@ use kube::{ResourceExt as _, api::ObjectMeta};
 use serde_json::json;
 
 use crate::{
-    controllers::export::PROVIDER_IN_SYNC,
+    controllers::{export::PROVIDER_IN_SYNC, traces},
     limits::{LIMIT_REACHED, LimitReached},
     template::{ExportPlan, Refusal},
     writes::Write,
@@ -153,6 +153,7 @@ fn export(request: &APIServiceExportRequest, plan: &ExportPlan) -> APIServiceExp
     if plan.cluster_wide_secrets {
         marks.push((annotations::CLUSTER_WIDE_SECRETS, annotations::TRUE.to_owned()));
     }
+    marks.extend(traces::continued(request));
     let marks = marks.into_iter().map(|(key, value)| (key.to_owned(), value));
     APIServiceExport {
         metadata: ObjectMeta {

@@ -1,6 +1,6 @@
 //! Plans the next step towards what a BindableResourcesRequest asks for.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use bindery_api::{
     annotations, labels, meta,
@@ -14,7 +14,10 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{ResourceExt as _, api::ObjectMeta};
 use serde_json::json;
 
-use super::status::{self, Refused, RequestOutcome};
+use super::{
+    super::traces,
+    status::{self, Refused, RequestOutcome},
+};
 use crate::{
     contract::{
         self, Located, NewContract,
@@ -356,11 +359,12 @@ fn export_request(request: &BindableResourcesRequest, offer: &ExportPlan, contra
         (annotations::TEMPLATE, offer.template.clone()),
         (annotations::REQUEST_UID, request.uid().unwrap_or_default()),
     ];
+    let marks = marks.into_iter().chain(traces::continued(request));
     APIServiceExportRequest {
         metadata: ObjectMeta {
             name: Some(request_name(request).to_owned()),
             namespace: Some(contract.to_owned()),
-            annotations: Some(BTreeMap::from(marks.map(|(key, value)| (key.to_owned(), value)))),
+            annotations: Some(marks.map(|(key, value)| (key.to_owned(), value)).collect()),
             ..ObjectMeta::default()
         },
         spec: offer.request_spec(),

@@ -4,6 +4,7 @@
 use std::{convert::Infallible, net::IpAddr, sync::Arc};
 
 use bindery_proto::v1alpha2::ErrorReason;
+use bindery_runtime::traces::TraceContext;
 use http::{HeaderMap, Request, Response};
 use tokio::{sync::Semaphore, time::timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -45,6 +46,8 @@ pub(crate) struct Call {
     pub note: CallNote,
     /// The limits of the caller.
     pub limits: Limits,
+    /// The trace that the call is a part of; `None` if it is not traced.
+    pub trace: Option<TraceContext>,
 }
 
 /// Admits or refuses each call.
@@ -73,6 +76,7 @@ impl Call {
             deadline,
             note: CallNote::default(),
             limits: Limits::default(),
+            trace: None,
         }
     }
 
@@ -205,6 +209,7 @@ impl Interceptor {
             self.backend.confirm(contract, token).await?;
         }
         call.note = note.clone();
+        call.trace = request.extensions_mut().remove::<TraceContext>();
         request.extensions_mut().insert(call);
         let Ok(response) = service.oneshot(request).await;
         Ok(response)

@@ -15,12 +15,12 @@ use tower_http::{
     set_header::SetResponseHeaderLayer,
     trace::TraceLayer,
 };
-use tracing::{Span, field};
+use tracing::{Instrument as _, Span, field};
 
 use crate::front::{
     Failure,
     access::{self, Method},
-    transport::{REQUEST_ID, interceptor::Interceptor, metrics::Metrics},
+    transport::{REQUEST_ID, interceptor::Interceptor, metrics::Metrics, traces},
     wire::error,
 };
 
@@ -41,9 +41,15 @@ where
     S: Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send> + Clone + Send + 'static,
 {
     let interceptor = Arc::new(interceptor);
-    let intercepted = service_fn(move |request: Request<Body>| {
+    let intercepted = service_fn(move |mut request: Request<Body>| {
         let (interceptor, services) = (Arc::clone(&interceptor), services.clone());
-        async move { Ok::<_, Infallible>(Box::pin(interceptor.call(services, request)).await) }
+        async move {
+            let traced = traces::begin(&mut request);
+            let call = Box::pin(interceptor.call(services, request));
+            let response = call.instrument(traced.clone()).await;
+            traces::answered(&traced, &response);
+            Ok::<_, Infallible>(response)
+        }
     });
     let trace = TraceLayer::new_for_grpc()
         .make_span_with(span)

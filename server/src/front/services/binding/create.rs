@@ -11,7 +11,7 @@ use bindery_api::{
 use bindery_proto::v1alpha2::{
     CreateBindableResourcesRequestRequest, CreateBindableResourcesRequestResponse, ErrorReason,
 };
-use bindery_runtime::{backoff::Backoff, cache::ObjectKey, errors};
+use bindery_runtime::{backoff::Backoff, cache::ObjectKey, errors, traces::TraceContext};
 use kube::{
     ResourceExt as _,
     api::{ObjectMeta, PostParams},
@@ -230,7 +230,7 @@ impl Front {
     ) -> Outcome<Arc<api::BindableResourcesRequest>> {
         let mut attempt = 0;
         loop {
-            let begun = self.begin(checked).await?;
+            let begun = self.begin(checked, call.trace.as_ref()).await?;
             call.note.add_request(&begun);
             let found = self.finished(&begun, until).await?;
             if found.phase() != api::Phase::Succeeded || self.has_export(&found).await? {
@@ -256,7 +256,11 @@ impl Front {
     }
 
     /// Makes the request, or takes up the one that exists.
-    async fn begin(&self, checked: &Checked) -> Outcome<Arc<api::BindableResourcesRequest>> {
+    async fn begin(
+        &self,
+        checked: &Checked,
+        trace: Option<&TraceContext>,
+    ) -> Outcome<Arc<api::BindableResourcesRequest>> {
         let Checked {
             key,
             spec,
@@ -269,7 +273,7 @@ impl Front {
             let Some(existing) = known else {
                 match self
                     .requests()
-                    .create(&PostParams::default(), &self.object(checked))
+                    .create(&PostParams::default(), &self.object(checked, trace))
                     .await
                 {
                     Ok(created) => {
@@ -340,7 +344,7 @@ impl Front {
         deleted.map_err(|error| Failure::of_write("restart the failed request", &error))
     }
 
-    fn object(&self, checked: &Checked) -> api::BindableResourcesRequest {
+    fn object(&self, checked: &Checked, trace: Option<&TraceContext>) -> api::BindableResourcesRequest {
         let Checked {
             key,
             spec,
@@ -353,6 +357,7 @@ impl Front {
             (annotations::PRINCIPAL, Some(key.principal.to_json())),
             (annotations::PRINCIPAL_GROUPS, as_annotation(groups)),
             (annotations::CALLER_GROUPS, as_annotation(caller_groups)),
+            (annotations::TRACEPARENT, trace.map(ToString::to_string)),
         ];
         let annotations = annotations
             .into_iter()
