@@ -1,5 +1,5 @@
 //! Finds the programs of a control plane, Helm and crane, in the folder `KUBEBUILDER_ASSETS`, or builds them once per user. Builds and
-//! installs the issuers of ID tokens, and Chromium. Unpacks nginx.
+//! installs the issuers of ID tokens, and Chromium. Unpacks nginx and Prometheus.
 //!
 //! The Go modules in `controlplane/`, `helm/`, `crane/`, `generators/` and `issuers/go/`, and the npm packages in `issuers/node/`,
 //! `generators/es/` and `chromium/`, pin their versions. The name of a cache folder is a hash of the module or package and of the build flags, so that a change of either
@@ -21,7 +21,7 @@ use tokio::sync::OnceCell;
 
 use self::build::{BUF, CONTROL_PLANE, CRANE, GO_PLUGINS, HELM, MINORS, Module, ZITADEL_ISSUER};
 pub use self::{
-    debian::nginx,
+    debian::{nginx, prometheus},
     npm::{chromium, es_plugin, node_issuer, npm_packages},
     venv::{python_plugins, venv},
 };

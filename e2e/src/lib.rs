@@ -21,6 +21,7 @@
 //! | [`guide`] | runs the commands of a page of `docs/guides` |
 //! | [`issuers`] | runs OpenID Connect issuers of two makes |
 //! | [`lease`] | flags of programs: how long a leader holds its Lease without renewing it |
+//! | [`observe`] | makes rules of Prometheus and dashboards of one table |
 //! | [`offer`] | publishes an API of its own for each test case |
 //! | [`remains`] | waits until nothing of a binding is left |
 //! | [`rights`] | asks the API server what a user may do |
@@ -59,6 +60,7 @@ mod liar;
 pub mod manifests;
 mod network;
 mod nginx;
+pub mod observe;
 pub mod offer;
 mod pair;
 pub mod pki;

@@ -14,7 +14,7 @@ use std::{
 use anyhow::{Context as _, Result};
 use bindery_e2e::{
     charts::{self, Helm},
-    flags,
+    flags, observe,
 };
 
 use crate::cargo::{TESTED, root, step};
@@ -36,19 +36,24 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// The pages that are made of what is compiled into this program, by their path from the folder of the project.
+/// The files that are made of what is compiled into this program, by their path from the folder of the project.
 fn references() -> Result<Vec<(PathBuf, String)>> {
     let page = |name: &str, text| (Path::new("docs/reference").join(name), text);
-    Ok(vec![
+    let mut files = vec![
         page("grpc-api.md", grpc::page()?),
         page("crds.md", crds::page()?),
         page("conditions.md", conditions::page()),
         page("metrics.md", metrics::page(&root()).map_err(anyhow::Error::msg)?),
-    ])
+    ];
+    files.extend(observe::generated()?);
+    Ok(files)
 }
 
 fn write(path: &Path, content: &str) -> Result<()> {
     let path = root().join(path);
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
     fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))
 }
 

@@ -72,7 +72,7 @@ fn all() -> Result<()> {
     Ok(())
 }
 
-/// Provides control planes, Helm, crane, the issuers and the browser of suite `people`, the images of the programs, and the former version
+/// Provides control planes, Helm, crane, Prometheus, the issuers and the browser of suite `people`, the images of the programs, and the former version
 /// for suite `upgrade`. They are built here and not in the first test, which would time out on a fresh machine.
 fn provide() -> Result<()> {
     Binaries::locate().context("cannot provide control planes")?;
@@ -81,6 +81,7 @@ fn provide() -> Result<()> {
     binaries::node_issuer().context("cannot provide the issuer on Node.js")?;
     binaries::zitadel_issuer().context("cannot provide the issuer in Go")?;
     binaries::chromium().context("cannot provide Chromium")?;
+    binaries::prometheus().context("cannot provide Prometheus")?;
     binaries::buf().context("cannot provide buf")?;
     binaries::go_plugins().context("cannot provide the plug-ins for Go")?;
     binaries::es_plugin().context("cannot provide the plug-in for TypeScript")?;

@@ -24,6 +24,11 @@ pub fn nginx() -> Result<PathBuf> {
     unpack("nginx", &NGINX)
 }
 
+/// Returns the folder with the package of Prometheus and promtool. Unpacks it at the first call of a user, which takes seconds.
+pub fn prometheus() -> Result<PathBuf> {
+    unpack("prometheus", &["prometheus"])
+}
+
 fn unpack(name: &str, packages: &[&str]) -> Result<PathBuf> {
     let key = once::key(packages.iter().copied().chain([env::consts::ARCH]), []);
     let cache = cache_folder()?.join(name).join(key);
@@ -74,7 +79,7 @@ fn call(command: &mut Command) -> Result<()> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = match command.stdin(Stdio::null()).output() {
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            bail!("nginx is unpacked from the packages of Debian or Ubuntu, and `{program}` is not in PATH")
+            bail!("this is unpacked from the packages of Debian or Ubuntu, and `{program}` is not in PATH")
         }
         outcome => outcome.with_context(|| format!("cannot run {program}"))?,
     };
