@@ -74,6 +74,10 @@ impl Operation for Written {
         false
     }
 
+    fn carries_change(&self) -> bool {
+        true
+    }
+
     fn is_deletion(&self) -> bool {
         false
     }
