@@ -141,7 +141,8 @@ impl Pair<'_> {
             .filter(|(_, object)| marks::label(object, labels::CONTRACT_UID) == Some(uid))
             .collect();
         for (key, copy) in copies {
-            if marks::annotation(copy, annotations::PAUSED).is_some() || !self.is_mapped(&key.namespace) {
+            // Where claims are limited to a list, a namespace that does not exist is not watched.
+            if self.is_users(key, copy) || !self.is_mapped(&key.namespace) {
                 continue;
             }
             let of_copy = marks::annotation(copy, annotations::PROVIDER_UID);
