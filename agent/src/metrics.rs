@@ -45,6 +45,11 @@ impl Metrics {
             metrics.renewals.clone(),
         );
         registry.register("heartbeats", "Heartbeats sent to providers", metrics.heartbeats.clone());
+        // From the start on, so that the first failure is an increase.
+        for outcomes in [&metrics.renewals, &metrics.heartbeats] {
+            drop(outcomes.get_or_create(&Outcome::of(true)));
+            drop(outcomes.get_or_create(&Outcome::of(false)));
+        }
         registry.register("sessions", "Contracts with a session", metrics.sessions.clone());
         registry.register("leading", "Whether this replica leads", metrics.leading.clone());
         registry.register(

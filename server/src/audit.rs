@@ -76,6 +76,9 @@ struct Lines {
     reported: Arc<Mutex<HashMap<Loss, Instant>>>,
 }
 
+/// The label of lines that were written.
+const WRITTEN: &str = "written";
+
 /// How a line is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Loss {
@@ -121,6 +124,11 @@ impl AuditLog {
             "Lines of the audit log: written, dropped for a full queue, limited by the rate of a caller, or failed to be written",
             lines.counts.clone(),
         );
+        // From the start on, so that the first loss is an increase.
+        let losses = [Loss::Dropped, Loss::Limited, Loss::Failed].map(Loss::outcome);
+        for outcome in losses.into_iter().chain([WRITTEN]) {
+            drop(lines.counts.get_or_create(&OutcomeLabels { outcome }));
+        }
         let (queue, messages) = mpsc::channel(QUEUE_LENGTH);
         let writer = Writer {
             output,
@@ -237,7 +245,7 @@ impl Writer {
             self.output.flush()
         });
         match written {
-            Ok(()) => drop(self.lines.count("written")),
+            Ok(()) => drop(self.lines.count(WRITTEN)),
             Err(error) => self.lines.lose(Loss::Failed, &error),
         }
     }
