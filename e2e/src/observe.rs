@@ -30,7 +30,7 @@ pub use self::{
     burns::{BURNS, Burn},
     dashboard::dashboard,
     panels::{PANELS, Panel},
-    rules::{recorded, rules},
+    rules::{anchor, recorded, rules},
     slos::{SLOS, Slo},
     target::{Scale, Target},
 };

@@ -6,7 +6,10 @@ use std::{fmt::Write as _, fs};
 use anyhow::{Context as _, Result};
 use serde_json::{Map, Value, json};
 
-use super::{ALERTS, BURNS, Program, SLOS, Target, rules::MINIMUM};
+use super::{
+    ALERTS, BURNS, Program, SLOS, Target,
+    rules::{MINIMUM, RUNBOOKS},
+};
 use crate::charts::folder;
 
 /// The upper bounds of the histogram of the lag that the value of an objective may be.
@@ -241,6 +244,12 @@ fn section(program: Program) -> (Section, Value) {
 fn rules_section(program: Program) -> Section {
     let mut rules = Section::new("Objectives and alerts.");
     rules.value("enabled", json!(false), boolean(), "Whether there is a PrometheusRule.");
+    rules.value(
+        "runbooks",
+        json!(RUNBOOKS),
+        json!({"type": "string", "minLength": 1}),
+        "The URL at which you serve the page Runbooks, for annotation `runbook_url`.",
+    );
     let mut burns = Section::new("How fast a budget may be spent.");
     for burn in &BURNS {
         let mut one = Section::new("A burn rate and its windows.");

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{ALERTS, BURNS, Program, SLOS, Target, fill};
+use super::{ALERTS, BURNS, Program, SLOS, Target, anchor, fill};
 
 const HEAD: &str = "\
 # Objectives and alerts
@@ -72,5 +72,5 @@ pub(super) fn page() -> String {
 }
 
 fn name_of(alert: &str) -> String {
-    format!("`{alert}`")
+    format!("[`{alert}`](../runbooks.md#{})", anchor(alert))
 }

@@ -96,7 +96,8 @@ fn add_budgets(yaml: &mut String, program: Program, target: &Target) {
             let wait = target.wait(&format!("burnRates.{}.for", burn.key), burn.wait);
             let severity = target.value(&format!("burnRates.{}.severity", burn.key), burn.severity);
             let window = target.window(&format!("burnRates.{}.long", burn.key), burn.long);
-            add_tail(yaml, target, &wait, &severity, slo.summary, Some(&window));
+            let labels = [("severity", &*severity), ("window", &*window)];
+            add_tail(yaml, target, &wait, &labels, slo.alert, slo.summary);
         }
         end(yaml, target);
     }
@@ -142,7 +143,8 @@ fn add_symptoms(yaml: &mut String, program: Program, target: &Target) {
         add_expression(yaml, &symptom(alert, target));
         let wait = target.wait(&format!("{path}.for"), alert.wait);
         let severity = target.value(&format!("{path}.severity"), alert.severity);
-        add_tail(yaml, target, &wait, &severity, alert.summary, None);
+        let labels = [("severity", &*severity)];
+        add_tail(yaml, target, &wait, &labels, alert.name, alert.summary);
         end(yaml, target);
     }
 }
@@ -177,17 +179,25 @@ fn add_expression(yaml: &mut String, expression: &str) {
     }
 }
 
-fn add_tail(yaml: &mut String, target: &Target, wait: &str, severity: &str, summary: &str, window: Option<&str>) {
-    let _ = writeln!(
-        yaml,
-        "        for: {wait}\n        labels:\n          severity: {severity}"
-    );
-    if let Some(window) = window {
-        let _ = writeln!(yaml, "          window: {window}");
+/// Adds what follows the expression of an alert.
+fn add_tail(yaml: &mut String, target: &Target, wait: &str, labels: &[(&str, &str)], alert: &str, summary: &str) {
+    let _ = writeln!(yaml, "        for: {wait}\n        labels:");
+    for (label, value) in labels {
+        let _ = writeln!(yaml, "          {label}: {value}");
     }
+    let runbooks = target.value("runbooks", RUNBOOKS);
     let _ = writeln!(
         yaml,
-        "        annotations:\n          summary: \"{}\"",
-        target.text(summary)
+        "        annotations:\n          summary: \"{}\"\n          runbook_url: \"{runbooks}#{}\"",
+        target.text(summary),
+        anchor(alert)
     );
+}
+
+/// The page about alerts, from the folder of the project.
+pub(super) const RUNBOOKS: &str = "docs/runbooks.md";
+
+/// The anchor of the section about an alert.
+pub fn anchor(alert: &str) -> String {
+    alert.to_lowercase()
 }

@@ -13,6 +13,7 @@ mod people;
 mod reasons;
 mod restored;
 mod rotating;
+mod runbooks;
 mod stand_in;
 mod synk;
 mod undelete;
