@@ -28,7 +28,7 @@
 //! | [`synk`] | runs the project's command `synk`, which applies sets of manifests |
 //! | [`wildwest`] | the example API `cowboys.wildwest.dev` |
 //!
-//! [`Gate`] and [`Proxy`] cut a program off from its API server, [`Nginx`] lets nothing but HTTP/1.1 through to a server, [`Liar`] answers some requests wrongly, and
+//! [`Prometheus`] scrapes the programs and evaluates the rules. [`Gate`] and [`Proxy`] cut a program off from its API server, [`Nginx`] lets nothing but HTTP/1.1 through to a server, [`Liar`] answers some requests wrongly, and
 //! [`Kubelet`] runs Pods from the images of the programs, because the control planes have no nodes. A [`Pair`] is two of them.
 
 mod audit;
@@ -65,6 +65,7 @@ pub mod offer;
 mod pair;
 pub mod pki;
 pub mod process;
+mod prometheus;
 mod provider;
 mod proxy;
 pub mod remains;
@@ -87,6 +88,7 @@ pub use network::NetworkNamespace;
 pub use nginx::Nginx;
 pub use pair::Pair;
 pub use process::Process;
+pub use prometheus::Prometheus;
 pub use provider::{Certificates, NAMESPACE, Provider, TLS_SECRET, free_port};
 pub use proxy::Proxy;
 pub use runtime::run;

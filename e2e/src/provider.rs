@@ -292,6 +292,11 @@ impl Provider {
         format!("https://127.0.0.1:{}", self.replicas[index].grpc)
     }
 
+    /// The port of one server's admin address.
+    pub fn replica_admin_port(&self, index: usize) -> u16 {
+        self.replicas[index].admin
+    }
+
     /// How many servers were ever started.
     pub fn replica_count(&self) -> usize {
         self.replicas.len()

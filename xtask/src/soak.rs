@@ -1,5 +1,6 @@
 //! `cargo xtask soak`: the tests that take too long to run for every change.
 
+mod alerts;
 mod faults;
 mod fuzz;
 mod minors;
@@ -11,7 +12,7 @@ use anyhow::Result;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only one of the six.
+    /// Only one of the seven.
     #[arg(long)]
     only: Option<Part>,
     /// Rounds of work, in each of which server and konnector are killed at random moments.
@@ -54,6 +55,8 @@ enum Part {
     Simulate,
     /// The main job, the policies and the upgrade run on the oldest and the newest minor of Kubernetes.
     Minors,
+    /// Every alert is made to fire by its fault, on a Prometheus in which time runs faster.
+    Alerts,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -75,6 +78,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     if runs(Part::Minors) {
         minors::run(args.minor.as_deref())?;
+    }
+    if runs(Part::Alerts) {
+        alerts::run()?;
     }
     Ok(())
 }

@@ -1,4 +1,7 @@
-//! The rules of Prometheus: their syntax, and the times at which alerts fire and fall silent.
+//! The rules of Prometheus: their syntax, the times at which alerts fire and fall silent, and the faults that they are for.
+
+mod board;
+mod faults;
 
 use std::{path::Path, process::Command};
 
