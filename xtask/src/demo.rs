@@ -3,6 +3,7 @@
 
 mod headless;
 mod interactive;
+mod observed;
 
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,9 @@ pub(crate) struct Args {
     /// Leave everything running at the end, and print what to try.
     #[arg(long)]
     keep: bool,
+    /// Have a Prometheus scrape both programs, with the rules that are shipped. With --keep it runs on.
+    #[arg(long, conflicts_with = "headless")]
+    observe: bool,
 }
 
 /// The steps so far, with their times.
@@ -46,7 +50,7 @@ async fn demo(args: &Args) -> Result<()> {
     if args.headless {
         Box::pin(headless::run(args.keep)).await
     } else {
-        Box::pin(interactive::run(args.keep)).await
+        Box::pin(interactive::run(args.keep, args.observe)).await
     }
 }
 

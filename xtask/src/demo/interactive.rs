@@ -7,14 +7,14 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use bindery_e2e::{
-    Consumer, Provider,
+    Consumer, Prometheus, Provider, Workdir,
     charts::Helm,
     remains,
     wildwest::{self, Cowboys},
 };
 use kube::{ResourceExt as _, api::DeleteParams};
 
-use super::{COWBOY, NAMESPACE, Steps, show};
+use super::{COWBOY, NAMESPACE, Steps, observed::Metrics, show};
 
 /// What the demo works with.
 struct Demo<'a> {
@@ -24,21 +24,39 @@ struct Demo<'a> {
     steps: Steps,
 }
 
-pub(super) async fn run(keep: bool) -> Result<()> {
+pub(super) async fn run(keep: bool, observe: bool) -> Result<()> {
     let mut steps = Steps::default();
     let start = Instant::now();
     let (provider, consumer) = tokio::try_join!(Provider::start_empty("provider"), Consumer::start_empty("consumer"))?;
     steps.record("two clusters run", start)?;
-    let kubelets = (provider.kubelet()?, consumer.kubelet(&provider));
-    let demo = play(&provider, &consumer, steps, keep);
+    let metrics = observe.then(Metrics::new).transpose()?;
+    let mut kubelets = (provider.kubelet()?, consumer.kubelet(&provider));
+    if let Some(metrics) = &metrics {
+        kubelets = metrics.expose(kubelets)?;
+    }
+    let demo = play(&provider, &consumer, steps, keep, metrics.as_ref());
     kubelets.0.during(kubelets.1.during(demo)).await
 }
 
-async fn play(provider: &Provider, consumer: &Consumer, mut steps: Steps, keep: bool) -> Result<()> {
+async fn play(
+    provider: &Provider,
+    consumer: &Consumer,
+    mut steps: Steps,
+    keep: bool,
+    metrics: Option<&Metrics>,
+) -> Result<()> {
     let helm = Helm::get().await?;
     let start = Instant::now();
     tokio::try_join!(provider.install_release(&helm), consumer.install_release(&helm))?;
     steps.record("server and konnector installed by Helm", start)?;
+    let folder = Workdir::new("prometheus")?;
+    let mut prometheus = None;
+    if let Some(metrics) = metrics {
+        let start = Instant::now();
+        let scraping = Box::pin(metrics.scrape(&folder, &provider.plane, &consumer.plane)).await?;
+        steps.record("Prometheus scrapes both", start)?;
+        prometheus = Some(scraping);
+    }
     let token = provider.principal("wild-west-team", &["cowboys"]).await?;
     let mut demo = Demo {
         provider,
@@ -50,7 +68,7 @@ async fn play(provider: &Provider, consumer: &Consumer, mut steps: Steps, keep: 
     demo.sync().await?;
     if keep {
         demo.steps.table()?;
-        return demo.keep().await;
+        return demo.keep(prometheus.as_ref()).await;
     }
     demo.unbind().await?;
     demo.steps.table()
@@ -121,7 +139,7 @@ impl Demo<'_> {
         self.steps.record("nothing left but the empty contract", start)
     }
 
-    async fn keep(&self) -> Result<()> {
+    async fn keep(&self, prometheus: Option<&Prometheus>) -> Result<()> {
         let path = |path: &Path| path.display().to_string();
         let kubectl = path(self.consumer.plane.kubectl_path());
         let (consumer, provider) = (
@@ -143,6 +161,10 @@ impl Demo<'_> {
              bind status\n  bind unbind cowboys\n",
             bind.join(" "),
         ))?;
+        if let Some(prometheus) = prometheus {
+            let url = prometheus.url();
+            show(&format!("\nPrometheus: {url}/graph and {url}/alerts\n"))?;
+        }
         tokio::signal::ctrl_c().await.context("cannot wait for Ctrl-C")
     }
 }
