@@ -1,6 +1,12 @@
 //! A Prometheus that scrapes programs on loopback, with the rules that the project ships.
 
-use std::{collections::BTreeSet, fs, path::Path, time::Duration};
+use std::{
+    collections::BTreeSet,
+    fmt, fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result, ensure};
 use kube::{Client, Config};
@@ -16,11 +22,10 @@ const INTERVAL: &str = "1s";
 const START_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A Prometheus that runs.
-#[derive(Debug)]
 pub struct Prometheus {
     port: u16,
     client: Client,
-    folder: std::path::PathBuf,
+    folder: PathBuf,
     _process: Process,
 }
 
@@ -48,7 +53,7 @@ impl Prometheus {
         // JSON is YAML.
         let path = folder.join("prometheus.yaml");
         fs::write(&path, settings.to_string())?;
-        let mut command = std::process::Command::new(binaries::prometheus()?.join("usr/bin/prometheus"));
+        let mut command = Command::new(binaries::prometheus()?.join("usr/bin/prometheus"));
         command.arg("--config.file").arg(path);
         command.arg("--storage.tsdb.path").arg(folder.join("prometheus"));
         command.args(["--web.listen-address", &format!("127.0.0.1:{port}")]);
@@ -110,6 +115,14 @@ impl Prometheus {
     async fn get(&self, path: &str) -> Result<String> {
         let request = http::Request::get(path).body(Vec::new())?;
         Ok(self.client.request_text(request).await?)
+    }
+}
+
+impl fmt::Debug for Prometheus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Prometheus")
+            .field("port", &self.port)
+            .finish_non_exhaustive()
     }
 }
 

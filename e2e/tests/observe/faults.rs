@@ -10,7 +10,7 @@ use bindery_e2e::{
     clock, eventually, eventually_ok,
     observe::{Program, Scale, Target},
     run,
-    wildwest::{self, SOON},
+    wildwest::SOON,
 };
 use bindery_proto::v1alpha2::ErrorReason;
 use bindery_sdk::{BindRequest, Client};
@@ -211,12 +211,9 @@ impl World<'_> {
         self.bound.create(names.clone()).await?;
         board.fire(&objects, fault).await?;
         board.fall_silent(&objects, Instant::now()).await?;
-        let all = self
-            .bound
-            .cowboys
-            .ours
-            .delete_collection(&DeleteParams::default(), &ListParams::default());
-        all.await?;
+        let ours = &self.bound.cowboys.ours;
+        ours.delete_collection(&DeleteParams::default(), &ListParams::default())
+            .await?;
         self.bound.cowboys.gone("billy").await?;
         self.bound.cowboys.create("billy", "ride on").await?;
 
