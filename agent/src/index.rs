@@ -225,6 +225,11 @@ impl<P: Known> Index<P> {
         self.pair(key).is_some_and(wants) && !is_there
     }
 
+    /// Whether an object waits for its provider namespace, or for the list of the copies there.
+    pub(crate) fn waits_for_place(&self, key: &ObjectKey) -> bool {
+        self.pair(key).is_some() && (self.needs_place(key) || self.place(&key.namespace).is_some())
+    }
+
     /// Notes why the backend refuses a provider namespace, or that it does not. Returns true if that is news.
     pub(crate) fn set_refusal(&mut self, consumer_namespace: &Arc<str>, refusal: Option<&Arc<str>>) -> bool {
         let before = match refusal {

@@ -11,10 +11,11 @@ use serde::Serialize;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Scrape {
     pub(crate) leads: bool,
-    bindings: BTreeMap<String, Counts>,
+    /// By binding, and then by resource.
+    bindings: BTreeMap<String, BTreeMap<String, Counts>>,
 }
 
-/// What one scrape tells of a binding, all its resources together. Counters run since its engines started.
+/// What one scrape tells of a resource of a binding. Counters run since its engine started.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Counts {
     objects: u64,
@@ -66,7 +67,9 @@ impl Scrape {
         let mut add = |name: &str, note: &dyn Fn(&mut Counts, &exposition::Sample)| {
             for sample in page.samples(name) {
                 if let Some(binding) = sample.label("binding") {
-                    note(scrape.bindings.entry(binding.to_owned()).or_default(), sample);
+                    let resources = scrape.bindings.entry(binding.to_owned()).or_default();
+                    let resource = sample.label("resource").unwrap_or_default();
+                    note(resources.entry(resource.to_owned()).or_default(), sample);
                 }
             }
         };
@@ -90,27 +93,49 @@ impl Scrape {
     /// What is shown of each binding, by name. `before` is a scrape of the same konnector that long ago.
     pub(crate) fn rows(&self, before: &Self, elapsed: Duration) -> Vec<Row> {
         let nothing = Counts::default();
-        let rows = self.bindings.iter().map(|(binding, counts)| {
-            let before = before.bindings.get(binding).unwrap_or(&nothing);
-            // Less than before: the binding was served anew meanwhile, from zero.
-            let is_anew = counts.lags.count() < before.lags.count() || counts.bytes < before.bytes;
-            let before = if is_anew { &nothing } else { before };
-            let lags = counts.lags.since(&before.lags);
+        let rows = self.bindings.iter().map(|(binding, resources)| {
+            let (mut all, mut since) = (Counts::default(), Counts::default());
+            for (resource, counts) in resources {
+                let before = before.bindings.get(binding).and_then(|known| known.get(resource));
+                // Less than before: the resource was served anew meanwhile, from zero.
+                let is_anew =
+                    |before: &&Counts| counts.lags.count() < before.lags.count() || counts.bytes < before.bytes;
+                let before = before.filter(|before| !is_anew(before)).unwrap_or(&nothing);
+                all.add(counts);
+                since.add(&Counts {
+                    bytes: counts.bytes - before.bytes,
+                    lags: counts.lags.since(&before.lags),
+                    ..Counts::default()
+                });
+            }
             Row {
                 binding: binding.clone(),
-                objects: counts.objects,
-                pending: counts.pending,
-                changes: counts.lags.count(),
-                changes_per_second: rate(lags.count(), elapsed),
+                objects: all.objects,
+                pending: all.pending,
+                changes: all.lags.count(),
+                changes_per_second: rate(since.lags.count(), elapsed),
                 lag: LagSeconds {
-                    p50: lags.quantile(0.5),
-                    p99: lags.quantile(0.99),
+                    p50: since.lags.quantile(0.5),
+                    p99: since.lags.quantile(0.99),
                 },
-                bytes: counts.bytes,
-                bytes_per_second: rate(counts.bytes - before.bytes, elapsed),
+                bytes: all.bytes,
+                bytes_per_second: rate(since.bytes, elapsed),
             }
         });
         rows.collect()
+    }
+}
+
+// === impl Counts ===
+
+impl Counts {
+    fn add(&mut self, other: &Self) {
+        self.objects += other.objects;
+        self.pending += other.pending;
+        self.bytes += other.bytes;
+        for (bound, count) in &other.lags.0 {
+            self.lags.add(*bound, *count);
+        }
     }
 }
 

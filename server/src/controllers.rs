@@ -23,8 +23,9 @@ use tokio::{
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{Instrument as _, Span};
+use tracing::Span;
 
+pub(crate) use self::export::{POLICY_IN_FORCE, PROVIDER_IN_SYNC};
 pub use self::metrics::ControllerMetrics;
 use self::{
     metrics::{ControllerMeter, ReconcileResult},
@@ -173,7 +174,7 @@ async fn work<R: Reconcile>(reconciler: Arc<R>, queue: Queue<R::Key>, meter: Con
         let start = Instant::now();
         let traced = tracer().and_then(|_| reconciler.traced(key));
         let span = traced.map_or_else(Span::none, |traced| traced.begin(R::NAME));
-        let outcome = reconciler.reconcile(key).instrument(span.clone()).await;
+        let outcome = reconciler.reconcile(key).await;
         traces::ended(&span, result(&outcome));
         drop(span);
         meter.worked(result(&outcome), start.elapsed());

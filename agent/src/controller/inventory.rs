@@ -4,7 +4,6 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use bindery_api::{Conditions, conditions::READY, meta::is_paused};
 use bindery_runtime::{guard::Limit, telemetry::Registry};
-use jiff::Timestamp;
 use kube::{Resource, ResourceExt as _};
 use parking_lot::Mutex;
 use prometheus_client::{
@@ -12,6 +11,7 @@ use prometheus_client::{
     encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric},
     metrics::{family::Family, gauge::Gauge},
 };
+use tokio::time::Instant;
 
 use crate::controller::context::ControllerContext;
 
@@ -90,14 +90,14 @@ impl Collector for Inventory {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let context = self.0.lock().clone();
         let Some(context) = context else { return Ok(()) };
-        Snapshot::of(&context, Timestamp::now()).encode(encoder)
+        Snapshot::of(&context).encode(encoder)
     }
 }
 
 // === impl Snapshot ===
 
 impl Snapshot {
-    fn of(context: &ControllerContext, now: Timestamp) -> Self {
+    fn of(context: &ControllerContext) -> Self {
         let consumer = &context.consumer;
         let bindings = consumer
             .bindings
@@ -108,12 +108,12 @@ impl Snapshot {
         let sessions = context.sessions.open();
         let expires = |contract: &str| {
             let session = sessions.iter().find(|session| &*session.contract().uid == contract)?;
-            session.credential().held().access.lifetime.expires_at
+            session.credential().held().schedule.left(Instant::now())
         };
         let mut expiry = BTreeMap::new();
         for binding in &bindings {
-            if let Some(at) = binding.contract_uid().and_then(expires) {
-                expiry.insert(binding.name_any().into(), at.duration_since(now).as_secs());
+            if let Some(left) = binding.contract_uid().and_then(expires) {
+                expiry.insert(binding.name_any().into(), left);
             }
         }
         let faults: Vec<_> = sessions

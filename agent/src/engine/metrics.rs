@@ -28,6 +28,7 @@ pub struct Metrics {
     received: Family<SideLabels, Counter>,
     objects: Family<EngineLabels, Gauge>,
     pending: Family<EngineLabels, Gauge>,
+    failing: Family<EngineLabels, Gauge>,
     orphans: Family<EngineLabels, Gauge>,
     retained: Family<EngineLabels, Gauge>,
     synced: Family<EngineLabels, Gauge>,
@@ -111,6 +112,7 @@ impl Metrics {
             received: Family::default(),
             objects: Family::default(),
             pending: Family::default(),
+            failing: Family::default(),
             orphans: Family::default(),
             retained: Family::default(),
             synced: Family::default(),
@@ -139,7 +141,7 @@ impl Metrics {
         registry.register(
             "sync_lag_seconds",
             "Time from the event of a watch that shows a change until the write of it to the other cluster was answered, failed attempts \
-             included, by binding, resource and direction (up to the provider, down to the consumer); what lists show, and pauses, do not count",
+             included, by binding, resource and direction (up to the provider, down to the consumer); what lists show, pauses, and objects that waited for their provider namespace do not count",
             metrics.sync_lags.clone(),
         );
         registry.register(
@@ -156,6 +158,11 @@ impl Metrics {
             "sync_pending",
             "Objects that wait to be worked on, by binding and resource",
             metrics.pending.clone(),
+        );
+        registry.register(
+            "sync_failing",
+            "Objects whose last attempt failed, by binding and resource",
+            metrics.failing.clone(),
         );
         registry.register(
             "sync_orphans",
@@ -191,6 +198,7 @@ impl Metrics {
             for gauges in [
                 &self.objects,
                 &self.pending,
+                &self.failing,
                 &self.orphans,
                 &self.retained,
                 &self.synced,

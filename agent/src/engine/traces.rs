@@ -72,6 +72,8 @@ pub(crate) struct Attempt<'a> {
 pub(crate) struct OperationSpan {
     span: OpenSpan,
     carried: Option<(TraceContext, String)>,
+    /// The context of the write whose first status it writes.
+    awaited: Option<TraceContext>,
 }
 
 // === impl Changes ===
@@ -114,11 +116,13 @@ impl Changes {
         })
     }
 
-    /// Whether a copy carries the context of a write of this process whose first status has not come yet. It has come with this call.
-    fn is_first(&self, context: &TraceContext) -> bool {
-        let awaited = &mut self.known.lock().awaited;
-        let found = awaited.iter().position(|known| known == context);
-        found.is_some_and(|at| awaited.remove(at).is_some())
+    /// Whether a copy carries the context of a write of this process whose first status has not come yet.
+    fn is_awaited(&self, context: &TraceContext) -> bool {
+        self.known.lock().awaited.contains(context)
+    }
+
+    fn status_came(&self, context: &TraceContext) {
+        self.known.lock().awaited.retain(|known| known != context);
     }
 
     fn await_status(&self, context: TraceContext) {
@@ -141,13 +145,18 @@ impl Attempt<'_> {
         let began = SystemTime::now();
         let planned = plan();
         attempt.plan = Some((began, SystemTime::now()));
-        attempt.waits = planned.is_none();
         planned
+    }
+
+    /// Notes that the object waits for its provider namespace.
+    pub(crate) fn waits(&mut self) {
+        self.waits = true;
     }
 
     /// Begins an operation on an object. `None` if it is a part of no trace.
     pub(crate) fn operation(&mut self, frame: &Frame, key: &ObjectKey, op: &impl Operation) -> Option<OperationSpan> {
-        let (name, parent, since) = match self.continued(op) {
+        let awaited = self.continued(op);
+        let (name, parent, since) = match awaited.clone() {
             Some(context) => ("status", context, before(self.taken, self.waited.min(WAIT_SHOWN_MAX))),
             None => (op.name(), self.parent(frame, key)?, SystemTime::now()),
         };
@@ -166,16 +175,24 @@ impl Attempt<'_> {
         let carried = span.context().filter(|_| op.writes_copy());
         Some(OperationSpan {
             carried: carried.map(|context| (context.clone(), context.to_string())),
+            awaited,
             span,
         })
     }
 
     /// Notes the outcome of an operation, and ends its span.
     pub(crate) fn answered<T>(&mut self, operation: OperationSpan, outcome: &Result<T, kube::Error>) {
-        let OperationSpan { mut span, carried } = operation;
+        let OperationSpan {
+            mut span,
+            carried,
+            awaited,
+        } = operation;
         match outcome {
             Ok(_) => {
                 span.set("bindery.code", "ok");
+                if let Some(context) = awaited {
+                    self.changes.status_came(&context);
+                }
                 if let Some((context, _)) = carried {
                     self.changes.await_status(context);
                 }
@@ -207,7 +224,7 @@ impl Attempt<'_> {
     /// The write of which an operation writes the first status.
     fn continued(&self, op: &impl Operation) -> Option<TraceContext> {
         let context = TraceContext::parse(op.continues()?)?;
-        self.changes.is_first(&context).then_some(context)
+        self.changes.is_awaited(&context).then_some(context)
     }
 
     /// The span that an operation is a child of. The first operation of an attempt begins it.

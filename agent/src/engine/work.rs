@@ -158,6 +158,11 @@ impl<F: SyncStrategy> Shared<F> {
             else {
                 let index = self.index.lock();
                 *known = versions_in(&index, key);
+                if index.waits_for_place(key)
+                    && let Some(attempt) = trigger.attempt.as_deref_mut()
+                {
+                    attempt.waits();
+                }
                 return Ok(index.refusal(key).map(|refusal| Issue::of_refusal(refusal)));
             };
             *known = versions;
@@ -200,6 +205,8 @@ impl<F: SyncStrategy> Shared<F> {
                     Err(error) => {
                         // Where the copy may not be written, its status comes down all the same.
                         if errors::is_forbidden(&error) && !op.is_on_consumer() {
+                            // What comes down is no part of the change that cannot go up.
+                            trigger.changed = None;
                             let ops = (&*place, &*steps.ops);
                             self.apply_independent(key, ops, &uids, known, trigger).await;
                         }

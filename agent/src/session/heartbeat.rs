@@ -225,6 +225,7 @@ impl SessionCore {
                 Some(self.settings.heartbeat_interval)
             }
             Ok(HeartbeatDecision::Missing) => {
+                self.metrics.heartbeat(false);
                 let namespace = &self.contract.namespace;
                 let message = format!("ClusterBinding {namespace}/{CLUSTER_BINDING} does not exist");
                 self.set_heartbeat(Heartbeat::Failing { message });
@@ -232,6 +233,7 @@ impl SessionCore {
             }
             Ok(HeartbeatDecision::Unknown) => {
                 if let Some(message) = self.cluster_binding.health().borrow().failure.clone() {
+                    self.metrics.heartbeat(false);
                     self.set_heartbeat(Heartbeat::Failing { message });
                 }
                 let verification = self.verification.borrow();

@@ -48,6 +48,12 @@ impl RenewalSchedule {
         Timestamp::from_second(end.as_second()).ok()
     }
 
+    /// The seconds until the credential expires, negative once it has; `None` if it never does.
+    pub fn left(&self, now: Instant) -> Option<i64> {
+        let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+        Some(seconds(self.remaining?).saturating_sub(seconds(now.duration_since(self.received))))
+    }
+
     /// Whether the credential has expired, by this machine's clock.
     pub fn is_over(&self, now: Instant) -> bool {
         self.remaining

@@ -75,6 +75,17 @@ fn a_binding_that_is_new_counts_from_zero_and_one_that_is_gone_is_not_shown() {
 }
 
 #[test]
+fn a_resource_that_is_served_no_more_makes_no_others_look_new() {
+    let lag = |resource: &str, count: u32| {
+        format!("bindery_sync_lag_seconds_bucket{{le=\"+Inf\",binding=\"cowboys\",resource=\"{resource}\"}} {count}\n")
+    };
+    let before = scrape(&format!("{}{}# EOF\n", lag("cowboys", 90_000), lag("sheriffs", 9)));
+    let after = scrape(&format!("{}# EOF\n", lag("cowboys", 90_004)));
+    let rows = after.rows(&before, Duration::from_secs(2));
+    assert!(near(Some(rows[0].changes_per_second), Some(2.0)), "{rows:?}");
+}
+
+#[test]
 fn a_row_is_json_with_names_that_do_not_change() {
     let rows = scrape(&page([4, 4, 4], 8)).rows(&scrape("# EOF\n"), Duration::from_secs(4));
     let json = serde_json::to_value(&rows[0]).unwrap();

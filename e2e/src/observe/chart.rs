@@ -6,10 +6,7 @@ use std::{fmt::Write as _, fs};
 use anyhow::{Context as _, Result};
 use serde_json::{Map, Value, json};
 
-use super::{
-    ALERTS, BURNS, Program, SLOS, Target,
-    rules::{MINIMUM, RUNBOOKS},
-};
+use super::{ALERTS, BURNS, Program, SLOS, Target, rules::MINIMUM};
 use crate::charts::folder;
 
 /// The upper bounds of the histogram of the lag that the value of an objective may be.
@@ -246,9 +243,9 @@ fn rules_section(program: Program) -> Section {
     rules.value("enabled", json!(false), boolean(), "Whether there is a PrometheusRule.");
     rules.value(
         "runbooks",
-        json!(RUNBOOKS),
-        json!({"type": "string", "minLength": 1}),
-        "The URL at which you serve the page Runbooks, for annotation `runbook_url`.",
+        json!(""),
+        json!({"type": "string"}),
+        "The URL at which you serve the page Runbooks: then alerts have annotation `runbook_url`.",
     );
     let mut burns = Section::new("How fast a budget may be spent.");
     for burn in &BURNS {

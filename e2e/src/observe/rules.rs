@@ -185,17 +185,22 @@ fn add_tail(yaml: &mut String, target: &Target, wait: &str, labels: &[(&str, &st
     for (label, value) in labels {
         let _ = writeln!(yaml, "          {label}: {value}");
     }
-    let runbooks = target.value("runbooks", RUNBOOKS);
+    let section = anchor(alert);
     let _ = writeln!(
         yaml,
-        "        annotations:\n          summary: \"{}\"\n          runbook_url: \"{runbooks}#{}\"",
+        "        annotations:\n          summary: \"{}\"\n          runbook: \"{RUNBOOKS}#{section}\"",
         target.text(summary),
-        anchor(alert)
     );
+    if let Target::Chart = target {
+        let _ = writeln!(
+            yaml,
+            "          {{{{- with $values.runbooks }}}}\n          runbook_url: {{{{ printf \"%s#{section}\" . | toJson }}}}\n          {{{{- end }}}}"
+        );
+    }
 }
 
 /// The page about alerts, from the folder of the project.
-pub(super) const RUNBOOKS: &str = "docs/runbooks.md";
+const RUNBOOKS: &str = "docs/runbooks.md";
 
 /// The anchor of the section about an alert.
 pub fn anchor(alert: &str) -> String {

@@ -281,7 +281,7 @@ impl World<'_> {
 
     /// The konnector's right to the bound objects is taken.
     async fn revoked(&mut self, board: &mut Board<'_>) -> Result<()> {
-        let revoked = ["BinderyBindingsNotReady", "BinderyObjectsPending"];
+        let revoked = ["BinderyBindingsNotReady", "BinderyObjectsFailing"];
         let plane = &self.bound.consumer.plane;
         let binding = ["clusterrolebinding", "kube-bind-konnector-cowboys"];
         let kept = plane

@@ -21,8 +21,15 @@ pub struct TraceContext(SpanContext);
 impl TraceContext {
     /// Reads the value of a header or annotation `traceparent`; `None` if it is not valid, or says that the trace is not sampled.
     pub fn parse(text: &str) -> Option<Self> {
+        Self::decided(text).flatten()
+    }
+
+    /// What the value of a header says: the context of a trace that is sampled, or that the trace is not sampled. `None` if it is not valid.
+    pub(super) fn decided(text: &str) -> Option<Option<Self>> {
         let context = TraceContextPropagator::new().extract_with_context(&Context::new(), &Traceparent(text));
-        Self::of(context.span().span_context())
+        let span = context.span();
+        let span = span.span_context();
+        span.is_valid().then(|| Self::of(span))
     }
 
     /// The context of a span; `None` if the span is not sampled.
@@ -74,6 +81,8 @@ mod tests {
         let (trace, span) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
         check(&format!("00-{trace}-{span}-01"), true);
         check(&format!("00-{trace}-{span}-00"), false);
+        // The second flag says that the identifier is random.
+        check(&format!("00-{trace}-{span}-02"), false);
         check(&format!("00-{}-{span}-01", "0".repeat(32)), false);
         check(&format!("00-{trace}-{}-01", "0".repeat(16)), false);
         check(&format!("00-{trace}-{span}"), false);

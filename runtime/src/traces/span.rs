@@ -48,12 +48,8 @@ impl Tracer {
     /// Whether to trace a call with this header `traceparent`, and the span that it is a child of. Where the header is valid, the caller
     /// has decided; else it is drawn.
     pub fn admits(&self, traceparent: Option<&str>) -> Option<Option<TraceContext>> {
-        match traceparent {
-            Some(text) if is_unsampled(text) => None,
-            Some(text) => match TraceContext::parse(text) {
-                Some(parent) => Some(Some(parent)),
-                None => self.draws().then_some(None),
-            },
+        match traceparent.and_then(TraceContext::decided) {
+            Some(decided) => decided.map(Some),
             None => self.draws().then_some(None),
         }
     }
@@ -74,12 +70,6 @@ impl Tracer {
         let parent = parent.map_or_else(Context::new, TraceContext::parent);
         OpenSpan(self.sdk.build_with_context(span, &parent))
     }
-}
-
-/// Whether a header is valid and says that its trace is not sampled.
-fn is_unsampled(traceparent: &str) -> bool {
-    let sampled = traceparent.strip_suffix("-00").map(|rest| format!("{rest}-01"));
-    sampled.is_some_and(|sampled| TraceContext::parse(&sampled).is_some())
 }
 
 // === impl OpenSpan ===

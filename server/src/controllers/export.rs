@@ -33,7 +33,8 @@ mod rights;
 mod schemas;
 mod sources;
 
-pub(super) use plan::PROVIDER_IN_SYNC;
+pub(crate) use plan::PROVIDER_IN_SYNC;
+pub(crate) use rights::POLICY_IN_FORCE;
 
 /// How soon to look again at what is in the way, or at rights that the server lacks: no cache shows them.
 const IN_THE_WAY: Duration = Duration::from_mins(1);

@@ -16,7 +16,11 @@ use prometheus_client::{
     metrics::{family::Family, gauge::Gauge},
 };
 
-use crate::{contract, state::Caches};
+use crate::{
+    contract,
+    controllers::{POLICY_IN_FORCE, PROVIDER_IN_SYNC},
+    state::Caches,
+};
 
 /// Counts the objects in the caches of a replica.
 #[derive(Debug)]
@@ -100,12 +104,14 @@ fn contract_state(namespace: &Namespace) -> &'static str {
     }
 }
 
+/// Whether the provider's side of an export is as it has to be. What the consumer says in other conditions is the consumer's.
 fn export_state(export: &APIServiceExport) -> &'static str {
-    condition_state(export)
+    let lacks_policy = export.condition(POLICY_IN_FORCE).is_some_and(|known| !known.is_true());
+    state(export, export.is_condition_true(PROVIDER_IN_SYNC) && !lacks_policy)
 }
 
 fn template_state(template: &APIServiceExportTemplate) -> &'static str {
-    condition_state(template)
+    state(template, template.is_condition_true(READY))
 }
 
 fn request_state(request: &BindableResourcesRequest) -> &'static str {
@@ -116,10 +122,10 @@ fn request_state(request: &BindableResourcesRequest) -> &'static str {
     }
 }
 
-fn condition_state(object: &(impl Resource + Conditions)) -> &'static str {
+fn state(object: &impl Resource, is_ready: bool) -> &'static str {
     if object.meta().deletion_timestamp.is_some() {
         "terminating"
-    } else if object.is_condition_true(READY) {
+    } else if is_ready {
         "ready"
     } else {
         "not_ready"
@@ -158,13 +164,12 @@ mod tests {
         assert_eq!(export_state(&export), expect);
     }
 
-    fn export(metadata: &serde_json::Value, ready: Option<&str>) -> serde_json::Value {
-        let conditions: Vec<_> = ready
-            .map(|status| {
-                json!({"type": "Ready", "status": status, "reason": "", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"})
-            })
-            .into_iter()
-            .collect();
+    /// An export with these conditions and their statuses.
+    fn export(metadata: &serde_json::Value, conditions: &[(&str, &str)]) -> serde_json::Value {
+        let conditions = conditions.iter().map(|(type_, status)| {
+            json!({"type": type_, "status": status, "reason": "", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"})
+        });
+        let conditions: Vec<_> = conditions.collect();
         json!({
             "apiVersion": "kube-bind.io/v1alpha2", "kind": "APIServiceExport", "metadata": metadata,
             "spec": {"resources": [], "informerScope": "Namespaced", "isolation": "Prefixed"}, "status": {"conditions": conditions},
@@ -172,12 +177,16 @@ mod tests {
     }
 
     #[test]
-    fn an_export_is_ready_by_its_condition_until_it_ends() {
-        check(export(&json!({"name": "a"}), None), "not_ready");
-        check(export(&json!({"name": "a"}), Some("False")), "not_ready");
-        check(export(&json!({"name": "a"}), Some("True")), "ready");
+    fn an_export_is_ready_by_the_conditions_of_the_provider_until_it_ends() {
+        let name = json!({"name": "a"});
+        let served = (PROVIDER_IN_SYNC, "True");
+        check(export(&name, &[]), "not_ready");
+        check(export(&name, &[(PROVIDER_IN_SYNC, "False")]), "not_ready");
+        check(export(&name, &[served]), "ready");
+        check(export(&name, &[served, (POLICY_IN_FORCE, "False")]), "not_ready");
+        check(export(&name, &[served, ("Connected", "False")]), "ready");
         let ending = json!({"name": "a", "deletionTimestamp": "2026-01-01T00:00:00Z"});
-        check(export(&ending, Some("True")), "terminating");
+        check(export(&ending, &[served]), "terminating");
     }
 
     #[test]

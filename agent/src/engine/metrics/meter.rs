@@ -23,6 +23,7 @@ pub(crate) struct Meter {
     consumer: Side,
     provider: Side,
     objects: Gauge,
+    failing: Gauge,
     orphans: Gauge,
     retained: Gauge,
     pending: Gauge,
@@ -79,6 +80,7 @@ impl Meter {
             provider: side("provider", "up"),
             objects: metrics.objects.get_or_create_owned(&labels),
             pending: metrics.pending.get_or_create_owned(&labels),
+            failing: metrics.failing.get_or_create_owned(&labels),
             orphans: metrics.orphans.get_or_create_owned(&labels),
             retained: metrics.retained.get_or_create_owned(&labels),
             synced: metrics.synced.get_or_create_owned(&labels),
@@ -137,6 +139,7 @@ impl Meter {
         let count = |count| i64::try_from(count).unwrap_or(i64::MAX);
         self.objects.set(count(progress.objects));
         self.pending.set(count(progress.pending));
+        self.failing.set(count(progress.failing));
         self.orphans.set(count(progress.orphans.set.count));
         self.retained.set(count(progress.retained.count));
         let is_known = progress.consumer_synced && progress.provider_synced;
@@ -246,6 +249,7 @@ mod tests {
             format!(r#"bindery_sync_watch_lag_seconds_count{{{of},side="consumer"}} 1"#),
             format!("bindery_sync_objects{engine} 3"),
             format!("bindery_sync_pending{engine} 2"),
+            format!("bindery_sync_failing{engine} 0"),
             format!("bindery_sync_orphans{engine} 0"),
             format!("bindery_sync_retained{engine} 0"),
             format!(r#"bindery_sync_received_bytes_total{{binding="cowboys",{of},side="consumer"}} 30"#),
@@ -264,6 +268,7 @@ mod tests {
             ..progress.clone()
         };
         meter.tell(&failing, true);
+        check(&served(), &format!("bindery_sync_failing{engine} 1"), true);
         check(&served(), &synced, false);
         meter.tell(&progress, true);
         check(&served(), &synced, true);

@@ -219,10 +219,35 @@ fn an_object_that_waits_for_its_namespace_keeps_its_trace() {
     changes.shown(&key());
     let mut waiting = changes.begin(&key(), Duration::ZERO).unwrap();
     assert_eq!(Attempt::planning(Some(&mut waiting), || None::<()>), None);
+    waiting.waits();
     waiting.finish(&key(), false);
     assert_eq!(changes.known.lock().unwritten.len(), 1);
     attempt(&changes, &UPDATE, &Ok(())).expect("an annotation");
     kept.is_child("update", "change");
+}
+
+#[test]
+fn a_deletion_that_needs_no_write_is_not_kept() {
+    let (changes, _) = changes(1.0);
+    changes.shown(&key());
+    let mut gone = changes.begin(&key(), Duration::ZERO).unwrap();
+    assert_eq!(Attempt::planning(Some(&mut gone), || None::<()>), None);
+    gone.finish(&key(), false);
+    assert!(changes.known.lock().unwritten.is_empty());
+}
+
+#[test]
+fn a_status_whose_write_fails_first_is_traced_when_it_comes() {
+    let (changes, kept) = changes(1.0);
+    changes.shown(&key());
+    let carried = attempt(&changes, &UPDATE, &Ok(())).expect("an annotation");
+    let status = Written {
+        status_of: Some(carried),
+    };
+    attempt(&changes, &status, &Err(refused()));
+    attempt(&changes, &status, &Ok(()));
+    attempt(&changes, &status, &Ok(()));
+    assert_eq!(kept.names().iter().filter(|name| *name == "status").count(), 2);
 }
 
 #[test]
@@ -237,8 +262,8 @@ fn memory_is_bounded() {
         changes.await_status(awaited(number));
     }
     assert_eq!(changes.known.lock().awaited.len(), AWAITED_MAX);
-    assert!(!changes.is_first(&awaited(0)), "the oldest is forgotten");
-    assert!(changes.is_first(&awaited(AWAITED_MAX)));
+    assert!(!changes.is_awaited(&awaited(0)), "the oldest is forgotten");
+    assert!(changes.is_awaited(&awaited(AWAITED_MAX)));
 }
 
 #[test]

@@ -271,3 +271,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_is_left_of_a_credential_is_counted_on_past_its_end() {
+    let received = Instant::now();
+    let left = |lifetime: Option<u64>, after: u64| {
+        let schedule = RenewalSchedule::granted(received, lifetime.map(Duration::from_secs), None);
+        schedule.left(received + Duration::from_secs(after))
+    };
+    assert_eq!(
+        [left(Some(100), 30), left(Some(100), 130), left(None, 30)],
+        [Some(70), Some(-30), None]
+    );
+}

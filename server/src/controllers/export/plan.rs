@@ -14,7 +14,7 @@ use super::{claims, observed::Observed, rights, schemas};
 use crate::writes::{self, Write};
 
 /// The condition that says whether the export's schemas and rights exist.
-pub(in crate::controllers) const PROVIDER_IN_SYNC: &str = "ProviderInSync";
+pub(crate) const PROVIDER_IN_SYNC: &str = "ProviderInSync";
 /// The condition that says whether the export is still what its template makes.
 const TEMPLATE_IN_SYNC: &str = "TemplateInSync";
 

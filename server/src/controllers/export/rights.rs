@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The condition that says whether the admission policy is in force on which given rights rely.
-const POLICY_IN_FORCE: &str = "PolicyInForce";
+pub(crate) const POLICY_IN_FORCE: &str = "PolicyInForce";
 
 const NEEDED: &str = "the export needs these rights";
 const UNUSED: &str = "the export has no use for these rights";

@@ -15,7 +15,7 @@ use tower_http::{
     set_header::SetResponseHeaderLayer,
     trace::TraceLayer,
 };
-use tracing::{Instrument as _, Span, field};
+use tracing::{Span, field};
 
 use crate::front::{
     Failure,
@@ -45,8 +45,7 @@ where
         let (interceptor, services) = (Arc::clone(&interceptor), services.clone());
         async move {
             let traced = traces::begin(&mut request);
-            let call = Box::pin(interceptor.call(services, request));
-            let response = call.instrument(traced.clone()).await;
+            let response = Box::pin(interceptor.call(services, request)).await;
             traces::answered(&traced, &response);
             Ok::<_, Infallible>(response)
         }

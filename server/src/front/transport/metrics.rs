@@ -8,9 +8,18 @@ use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
 };
+use tonic::Code;
 
-use crate::front::transport::places::ConnectionEnd;
+use crate::front::{access, transport::places::ConnectionEnd};
 
+/// The codes of calls that are counted from zero: success, and failures of the server, which objectives are about.
+const COUNTED: [Code; 5] = [
+    Code::Ok,
+    Code::Unknown,
+    Code::Internal,
+    Code::Unavailable,
+    Code::DataLoss,
+];
 /// Upper bounds of the latency histogram, in seconds.
 const BUCKETS: [f64; 14] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 30.0, 120.0,
@@ -67,6 +76,12 @@ impl Metrics {
             let reason = end.label();
             let _ = families.connection_ends.get_or_create(&EndLabels { reason });
         }
+        for method in access::METHODS {
+            for code in COUNTED.map(code_name) {
+                let method = method.path;
+                let _ = families.calls.get_or_create(&CallLabels { method, code });
+            }
+        }
         let registry = registry.sub_registry_with_prefix("grpc");
         registry.register("calls", "Calls by method and code", families.calls.clone());
         registry.register(
@@ -93,7 +108,7 @@ impl Metrics {
         Self(Arc::new(families))
     }
 
-    pub(crate) fn call(&self, method: &'static str, code: tonic::Code, took: Duration) {
+    pub(crate) fn call(&self, method: &'static str, code: Code, took: Duration) {
         let code = code_name(code);
         self.0.calls.get_or_create(&CallLabels { method, code }).inc();
         self.0
