@@ -274,7 +274,7 @@ impl<K: Eq + Hash + Clone> State<K> {
             Outcome::Retry(_) => failures.saturating_add(1),
             Outcome::Forget | Outcome::Later(_) => 0,
         };
-        if !matches!(outcome, Outcome::Forget) {
+        if matches!(outcome, Outcome::Retry(_)) {
             known.changed = changed.or(known.changed);
         }
         if let Some((priority, _)) = known.wanted {
