@@ -239,18 +239,28 @@ fn of_secret(collector: &Collector) -> Result<()> {
     Ok(())
 }
 
-/// One trace of the call, with what each controller did for it.
+/// One of the calls of the bind made the export: its trace has what each controller did for it.
 fn of_bind(collector: &Collector) -> Result<()> {
-    let is_call = |span: &Span| span.kind == SpanKind::Server as i32 && span.parent_span_id.is_empty();
-    let call = collector.find(
-        "kubebind.v1alpha2.BindingService/CreateBindableResourcesRequest",
-        is_call,
-    )?;
-    ensure!(attribute(&call, "bindery.code") == Some("OK"), "{call:?}");
-    for controller in ["request", "export-request", "export"] {
-        let is_of = |span: &Span| attribute(span, "bindery.controller") == Some(controller) && is_child(span, &call);
-        collector.find("reconcile", is_of)?;
-    }
+    const NAME: &str = "kubebind.v1alpha2.BindingService/CreateBindableResourcesRequest";
+    let spans = collector.spans();
+    let calls = spans
+        .iter()
+        .filter(|span| span.name == NAME && span.kind == SpanKind::Server as i32 && span.parent_span_id.is_empty());
+    let worked = calls.map(|call| {
+        let of_call = spans
+            .iter()
+            .filter(|span| span.name == "reconcile" && is_child(span, call));
+        let controllers: BTreeSet<_> = of_call
+            .filter_map(|span| attribute(span, "bindery.controller"))
+            .collect();
+        (attribute(call, "bindery.code"), controllers)
+    });
+    let worked: Vec<_> = worked.collect();
+    let all = BTreeSet::from(["export", "export-request", "request"]);
+    ensure!(
+        worked.contains(&(Some("OK"), all)),
+        "controllers worked for the calls: {worked:?}"
+    );
     Ok(())
 }
 

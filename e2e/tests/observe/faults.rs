@@ -171,9 +171,8 @@ impl World<'_> {
         owner.get_caller().await?;
         let fault = Instant::now();
         self.bound.provider.plane.stop_api_server()?;
-        for at in 0..CALLS {
-            self.bound.cowboys.intend("billy", &format!("ride {at} miles")).await?;
-        }
+        let riders = || (0..CALLS).map(|at| format!("late-{at}"));
+        self.bound.create(riders()).await?;
         let calls = async {
             loop {
                 let identity = self.bound.consumer.identity().await?;
@@ -195,8 +194,9 @@ impl World<'_> {
         let mend = Instant::now();
         self.bound.provider.plane.start_api_server().await?;
         self.bound.provider.keep_server_up().await?;
-        let latest = format!("ride {} miles", CALLS - 1);
-        self.bound.cowboys.copied("billy", &latest).await?;
+        for rider in riders() {
+            self.bound.cowboys.copied(&rider, "ride").await?;
+        }
         board.fire(&late, fault).await?;
         board.fall_silent(&cut, mend).await?;
         board.fall_silent(&late, mend).await?;
