@@ -173,6 +173,7 @@ async fn what_is_not_drawn_makes_no_span_unless_its_caller_decided() {
     let endpoint: TraceEndpoint = "http://127.0.0.1:9".parse().unwrap();
     let sampled = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let not_sampled = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
+    let random = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-02";
     for (ratio, header, expect) in [
         (0.0, None, None),
         (0.0, Some(sampled), Some(true)),
@@ -181,6 +182,8 @@ async fn what_is_not_drawn_makes_no_span_unless_its_caller_decided() {
         (1.0, None, Some(false)),
         (1.0, Some(sampled), Some(true)),
         (1.0, Some(not_sampled), None),
+        // The second flag says that the identifier is random.
+        (1.0, Some(random), None),
         (1.0, Some("garbage"), Some(false)),
         (1.0, Some("garbage-00"), Some(false)),
     ] {

@@ -1,11 +1,11 @@
 //! Every alert is made to fire by the fault that it is for, on a real Prometheus in which time runs faster, and falls silent after the mend.
 
-use std::{future::pending, io::Write as _, time::Duration};
+use std::{io::Write as _, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use bindery_api::{backend::Backend, holder::RecordedHolder, names::CLUSTER_BINDING, v1alpha2::ClusterBinding};
 use bindery_e2e::{
-    Prometheus, Workdir,
+    Gate, Prometheus, Workdir,
     bound::Bound,
     clock, eventually, eventually_ok,
     observe::{Program, Scale, Target},
@@ -22,7 +22,10 @@ use kube::{
 };
 use nix::sys::signal::Signal;
 use serde_json::json;
-use tokio::{net::TcpStream, time::Instant};
+use tokio::{
+    net::TcpStream,
+    time::{Instant, sleep, sleep_until},
+};
 
 use super::board::Board;
 
@@ -39,8 +42,8 @@ const FLAGS: [&str; 6] = [
 const AGED: &str = "3300";
 /// Calls of each kind while the provider is cut off; an objective looks at no fewer than ten.
 const CALLS: usize = 15;
-const OBJECTS: usize = 600;
-const TEMPLATES: usize = 400;
+const OBJECTS: usize = 200;
+const TEMPLATES: usize = 100;
 /// Label of the templates of APIs that do not exist.
 const MISSING: &str = "missing";
 /// Longer than changes may take by their objective.
@@ -69,6 +72,8 @@ fn every_alert_fires_by_its_fault_and_falls_silent_after_the_mend() -> Result<()
         let mut bound = Bound::prepare("alerts", &FLAGS).await?;
         bound.provider.servers[0].kill9()?;
         bound.provider.set_flag("--limit-calls-per-second", "50");
+        let gate = Gate::start(&bound.provider.plane).await?;
+        bound.provider.reach_through(gate.url())?;
         bound.provider.restart_server().await?;
         bound.consumer.stop_konnectors().await?;
         bound.consumer.set_flag("--heartbeat-interval", "2s");
@@ -81,6 +86,7 @@ fn every_alert_fires_by_its_fault_and_falls_silent_after_the_mend() -> Result<()
         let prometheus = Prometheus::start(folder.path(), &Target::Scaled(scale())).await?;
         let mut world = World {
             bound,
+            gate,
             prometheus: &prometheus,
         };
         world.scrape()?;
@@ -88,6 +94,7 @@ fn every_alert_fires_by_its_fault_and_falls_silent_after_the_mend() -> Result<()
         board.quiet().await?;
         world.killed_and_expired(&mut board).await?;
         world.cut_off(&mut board).await?;
+        world.slowed(&mut board).await?;
         world.overloaded(&mut board).await?;
         world.flooded(&mut board).await?;
         world.revoked(&mut board).await?;
@@ -102,6 +109,8 @@ fn every_alert_fires_by_its_fault_and_falls_silent_after_the_mend() -> Result<()
 
 struct World<'a> {
     bound: Bound,
+    /// Between the server and its API server.
+    gate: Gate,
     prometheus: &'a Prometheus,
 }
 
@@ -168,49 +177,56 @@ impl World<'_> {
             "BinderyProviderUnreachable",
         ];
         let owner = self.owner()?;
-        owner.get_caller().await?;
+        let identity = self.bound.consumer.identity().await?;
         let fault = Instant::now();
         self.bound.provider.plane.stop_api_server()?;
-        let riders = || (0..CALLS).map(|at| format!("late-{at}"));
-        self.bound.create(riders()).await?;
         let calls = async {
             loop {
-                let identity = self.bound.consumer.identity().await?;
                 let binds = (0..CALLS).map(|_| owner.bind(BindRequest::new("cowboys", &*identity), |_| ()));
                 let renewals = (0..CALLS).map(|_| owner.renew_kubeconfig(&self.bound.contract));
                 tokio::join!(join_all(binds), join_all(renewals));
-                tokio::time::sleep(Duration::from_secs(1)).await;
+                sleep(Duration::from_secs(1)).await;
             }
-            #[allow(unreachable_code, reason = "it gives the block its type")]
-            anyhow::Ok(())
         };
         tokio::select! {
-            ended = calls => ended?,
+            () = calls => {}
             fired = board.fire(&cut, fault) => fired?,
         }
-        // What changed meanwhile is late.
-        tokio::time::sleep_until(fault + LATE).await;
-        let late = ["BinderySyncLatencyBudgetBurn"];
         let mend = Instant::now();
         self.bound.provider.plane.start_api_server().await?;
         self.bound.provider.keep_server_up().await?;
+        board.fall_silent(&cut, mend).await?;
+        board.quiet().await
+    }
+
+    /// The provider's API server answers late.
+    async fn slowed(&mut self, board: &mut Board<'_>) -> Result<()> {
+        let late = ["BinderySyncLatencyBudgetBurn"];
+        let fault = Instant::now();
+        self.bound.provider.plane.pause_api_server()?;
+        let riders = || (0..CALLS).map(|at| format!("late-{at}"));
+        self.bound.create(riders()).await?;
+        sleep_until(fault + LATE).await;
+        let mend = Instant::now();
+        self.bound.provider.plane.resume_api_server()?;
         for rider in riders() {
             self.bound.cowboys.copied(&rider, "ride").await?;
         }
         board.fire(&late, fault).await?;
-        board.fall_silent(&cut, mend).await?;
         board.fall_silent(&late, mend).await?;
         board.quiet().await
     }
 
-    /// More objects and templates come in at once than are worked off at once.
+    /// More objects and templates come in than an API server that hardly answers takes.
     async fn overloaded(&mut self, board: &mut Board<'_>) -> Result<()> {
         let objects = ["BinderySyncQueueGrowing"];
         let fault = Instant::now();
-        let names: Vec<_> = (0..OBJECTS).map(|at| format!("rider-{at}")).collect();
-        self.bound.create(names.clone()).await?;
+        self.bound.provider.plane.pause_api_server()?;
+        self.bound.create((0..OBJECTS).map(|at| format!("rider-{at}"))).await?;
         board.fire(&objects, fault).await?;
-        board.fall_silent(&objects, Instant::now()).await?;
+        let mend = Instant::now();
+        self.bound.provider.plane.resume_api_server()?;
+        board.fall_silent(&objects, mend).await?;
         let ours = &self.bound.cowboys.ours;
         ours.delete_collection(&DeleteParams::default(), &ListParams::default())
             .await?;
@@ -218,7 +234,6 @@ impl World<'_> {
         self.bound.cowboys.create("billy", "ride on").await?;
 
         let templates = ["BinderyServerQueueGrowing", "BinderyOffersNotReady"];
-        self.bound.provider.servers[0].kill9()?;
         let documents: Vec<_> = (0..TEMPLATES)
             .map(|at| {
                 json!({
@@ -231,11 +246,12 @@ impl World<'_> {
                 .to_string()
             })
             .collect();
-        self.bound.provider.plane.apply(&documents.join("\n---\n")).await?;
         let fault = Instant::now();
-        self.bound.provider.restart_server().await?;
+        self.gate.pause_after(0, |_| true);
+        self.bound.provider.plane.apply(&documents.join("\n---\n")).await?;
         board.fire(&templates, fault).await?;
         let mend = Instant::now();
+        self.gate.open();
         let delete = ["delete", "apiserviceexporttemplates", "-l", MISSING, "--wait=false"];
         self.bound.provider.plane.kubectl(&delete).await?;
         board.fall_silent(&templates, mend).await?;
@@ -257,7 +273,7 @@ impl World<'_> {
             }
         };
         tokio::select! {
-            () = flood => pending().await,
+            () = flood => {}
             fired = board.fire(&flooded, fault) => fired?,
         }
         board.fall_silent(&flooded, Instant::now()).await?;
@@ -315,7 +331,6 @@ impl World<'_> {
                 .renew_kubeconfig(&contract)
                 .await?
                 .kubeconfig
-                .clone()
                 .into_message()
                 .kubeconfig,
         )?;

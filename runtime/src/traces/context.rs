@@ -16,20 +16,33 @@ const TRACEPARENT: &str = "traceparent";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceContext(SpanContext);
 
+/// What a caller says of a trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    /// It is sampled, and goes on below this span.
+    Sampled(TraceContext),
+    /// It is not sampled.
+    NotSampled,
+}
+
 // === impl TraceContext ===
 
 impl TraceContext {
     /// Reads the value of a header or annotation `traceparent`; `None` if it is not valid, or says that the trace is not sampled.
     pub fn parse(text: &str) -> Option<Self> {
-        Self::decided(text).flatten()
+        match Self::decided(text)? {
+            Decision::Sampled(context) => Some(context),
+            Decision::NotSampled => None,
+        }
     }
 
-    /// What the value of a header says: the context of a trace that is sampled, or that the trace is not sampled. `None` if it is not valid.
-    pub(super) fn decided(text: &str) -> Option<Option<Self>> {
+    /// What the value of a header says; `None` if it is not valid.
+    pub(super) fn decided(text: &str) -> Option<Decision> {
         let context = TraceContextPropagator::new().extract_with_context(&Context::new(), &Traceparent(text));
         let span = context.span();
         let span = span.span_context();
-        span.is_valid().then(|| Self::of(span))
+        span.is_valid()
+            .then(|| Self::of(span).map_or(Decision::NotSampled, Decision::Sampled))
     }
 
     /// The context of a span; `None` if the span is not sampled.

@@ -9,7 +9,7 @@ use opentelemetry::{
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider, Span};
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
-use super::TraceContext;
+use super::{TraceContext, context::Decision};
 
 pub use opentelemetry::{KeyValue as Attribute, trace::SpanKind};
 
@@ -49,7 +49,8 @@ impl Tracer {
     /// has decided; else it is drawn.
     pub fn admits(&self, traceparent: Option<&str>) -> Option<Option<TraceContext>> {
         match traceparent.and_then(TraceContext::decided) {
-            Some(decided) => decided.map(Some),
+            Some(Decision::Sampled(parent)) => Some(Some(parent)),
+            Some(Decision::NotSampled) => None,
             None => self.draws().then_some(None),
         }
     }
