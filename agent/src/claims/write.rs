@@ -84,19 +84,18 @@ async fn read(writer: &Writer, target: Target<'_>, on: Cluster) -> Result<Learne
     Ok(Learned::Read { on, object })
 }
 
-/// Reads the source of a copy. A namespace of the consumer that does not exist holds none: the right to read in it went with it, and what a
-/// user left in it by force may not be watched.
+/// Reads the source of a copy. A namespace of the consumer that does not exist holds none, and the right to read in it went with it.
 async fn read_source(writer: &Writer, target: Target<'_>, on: Cluster) -> Result<Option<Object>, kube::Error> {
     let (client, path) = path(writer, target, on);
-    let read = writer.read(client, &path).await;
-    let is_denied = matches!(&read, Err(error) if errors::is_forbidden(error));
-    if on == Cluster::Provider || !(is_denied || matches!(read, Ok(Some(_)))) {
-        return read;
-    }
-    let namespaces: Api<Namespace> = Api::all(client.clone());
-    match namespaces.get_metadata_opt(&target.key.namespace).await? {
-        None => Ok(None),
-        Some(_) => read,
+    match writer.read(client, &path).await {
+        Err(error) if on == Cluster::Consumer && errors::is_forbidden(&error) => {
+            let namespaces: Api<Namespace> = Api::all(client.clone());
+            match namespaces.get_metadata_opt(&target.key.namespace).await? {
+                None => Ok(None),
+                Some(_) => Err(error),
+            }
+        }
+        read => read,
     }
 }
 

@@ -9,7 +9,7 @@ pub(crate) enum ConsumerScope {
     #[default]
     Cluster,
     /// These namespaces, with one watch each. An object in any other namespace counts as one that does not exist, and before an object
-    /// of the provider is deleted for that, the consumer is asked for the object and its namespace.
+    /// of the provider is deleted for that, the consumer is asked.
     Namespaces(BTreeSet<Arc<str>>),
 }
 

@@ -154,11 +154,14 @@ impl Pair<'_> {
 
     /// Whether an object is paused, or left in a namespace that a user forced to end, so that nobody may write it.
     fn is_users(&self, key: &ObjectKey, object: &Value) -> bool {
-        let namespace = ObjectKey::new("", "namespaces", "", &key.namespace);
-        marks::annotation(object, annotations::PAUSED).is_some()
-            || (!key.namespace.is_empty()
-                && !self.consumer.contains_key(&namespace)
-                && self.happened(Circumstance::NamespaceForced))
+        marks::annotation(object, annotations::PAUSED).is_some() || self.is_forced(&key.namespace)
+    }
+
+    /// Whether a user forced a namespace of the consumer to end, and there is none of its name. Where claims are limited to a list of
+    /// namespaces, nobody hears of what becomes of the objects that are left in it.
+    fn is_forced(&self, namespace: &str) -> bool {
+        let key = ObjectKey::new("", "namespaces", "", namespace);
+        !namespace.is_empty() && !self.consumer.contains_key(&key) && self.happened(Circumstance::NamespaceForced)
     }
 
     /// Checks that nothing is left that nobody needs.

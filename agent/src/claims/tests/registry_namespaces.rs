@@ -209,16 +209,21 @@ async fn a_binding_without_a_list_has_the_cluster_watched() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_left_in_a_namespace_that_was_forced_to_end_has_no_copy_on_the_provider() {
+async fn what_is_left_in_a_namespace_that_was_forced_to_end_keeps_its_copy_until_the_namespace_is_back() {
     let town = town();
     town.consumer.allow_only("secrets", &["east", "west"]);
     town.set("cowboys", limited(&["east", "west"], &[]));
     town.settled("cowboys").await;
     // The rights outlive the namespace, as its objects do.
     town.consumer.remove("/api/v1/namespaces/east");
-    eventually("the end", || town.provider.get(&copy_of("east", "colt")).is_none()).await;
-    assert!(town.consumer.get(&at("east", "colt")).is_some());
-    // The namespace is back, and its object is of use again.
+    eventually("the end of the watch", || watches(&town.consumer, "east") == 0).await;
+    town.settled("cowboys").await;
+    assert!(
+        town.provider.get(&copy_of("east", "colt")).is_some(),
+        "its source lives"
+    );
+    // Nobody hears of its end before the namespace is watched again.
+    town.consumer.remove(&at("east", "colt"));
     town.consumer.put("/api/v1/namespaces/east", &json!({}));
-    eventually("the copy", || town.provider.get(&copy_of("east", "colt")).is_some()).await;
+    eventually("the end", || town.provider.get(&copy_of("east", "colt")).is_none()).await;
 }

@@ -83,7 +83,7 @@ impl Pair<'_> {
             let is_replaced = self
                 .consumer
                 .contains_key(&ObjectKey::new("", resource, namespace, &key.name));
-            if !exists && !released && !is_replaced {
+            if !exists && !released && !is_replaced && !self.is_forced(namespace) {
                 let circumstances = self.circumstances(None, Some((key, copy)));
                 self.differs(
                     key,
@@ -141,7 +141,6 @@ impl Pair<'_> {
             .filter(|(_, object)| marks::label(object, labels::CONTRACT_UID) == Some(uid))
             .collect();
         for (key, copy) in copies {
-            // Where claims are limited to a list, a namespace that does not exist is not watched.
             if self.is_users(key, copy) || !self.is_mapped(&key.namespace) {
                 continue;
             }
