@@ -59,6 +59,8 @@ fn scale() -> Scale {
             ("alerts.serverQueueGrowing.threshold", "20"),
             // A renewal is tried again after one, two and four seconds, which do not run faster.
             ("alerts.renewalsFailing.window", "30s"),
+            // Nor does the pause of fifteen seconds before a provider that does not answer is asked again.
+            ("alerts.providerUnreachable.window", "60s"),
         ]
         .map(|(path, value)| (path, value.to_owned()))
         .into(),
