@@ -5,6 +5,7 @@ use std::{fmt, str::FromStr};
 use http::Uri;
 
 /// Flags for traces, shared by server and konnector.
+#[allow(rustdoc::bare_urls, reason = "the texts are shown by --help")]
 #[derive(Clone, Debug, clap::Args)]
 pub struct TraceArgs {
     /// URL of an OpenTelemetry collector to which traces are sent, by OTLP over gRPC, such as http://collector.observability:4317.
