@@ -74,6 +74,7 @@ fn every_alert_fires_by_its_fault_and_falls_silent_after_the_mend() -> Result<()
         let mut bound = Bound::prepare("alerts", &FLAGS).await?;
         bound.provider.servers[0].kill9()?;
         bound.provider.set_flag("--limit-calls-per-second", "50");
+        bound.provider.set_flag("--max-connections-per-peer", "100");
         let gate = Gate::start(&bound.provider.plane).await?;
         bound.provider.reach_through(gate.url())?;
         bound.provider.restart_server().await?;
