@@ -22,7 +22,7 @@ struct Counts {
     pending: u64,
     /// Bytes of content that lists and watches showed.
     bytes: f64,
-    /// How many changes took at most so many seconds, by that number's text as it is served. `+Inf` counts all.
+    /// How long changes took.
     lags: Lags,
 }
 

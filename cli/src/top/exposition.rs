@@ -7,7 +7,7 @@
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Exposition(Vec<Sample>);
 
-/// One sample.
+/// A value of a metric, with the labels that tell it from others of its name.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sample {
     name: String,
