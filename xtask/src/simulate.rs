@@ -28,7 +28,7 @@ Examples:
   cargo xtask simulate --mutants guard-off       one mutant
   cargo xtask simulate --planners                what the unit tests find of cargo-mutants' changes to the plans")]
 pub(crate) struct Args {
-    /// How many seeds to run, from 1 on: 2,000 if nothing else is said.
+    /// How many seeds to run, from 1 on: 2,000 if nothing else is said, and with --mutants 10,000 at most for each.
     #[arg(long, value_name = "N", conflicts_with_all = ["seed", "scenario"])]
     seeds: Option<u64>,
     /// Runs this seed alone.
@@ -54,7 +54,7 @@ pub(crate) struct Args {
         long,
         value_name = "NAME",
         num_args = 0..,
-        conflicts_with_all = ["seeds", "seed", "steps", "trace", "shrink", "scenario", "history", "planners"]
+        conflicts_with_all = ["seed", "steps", "trace", "shrink", "scenario", "history", "planners"]
     )]
     mutants: Option<Vec<String>>,
     /// Has cargo-mutants change the pure planners, and checks what their unit tests do not notice against the list of what is explained.
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         return planners::run(args.file.as_deref());
     }
     if let Some(names) = &args.mutants {
-        return mutants::run(names);
+        return mutants::run(names, args.seeds.unwrap_or(mutants::SEEDS));
     }
     let mut given = Vec::new();
     let history = args.history.as_deref().map(std::path::absolute).transpose();

@@ -18,6 +18,13 @@ const FOLDER: &str = "simulator/mutants";
 const BROKEN: &str = "# Broken: ";
 /// What the line in front of a patch begins with that names the invariants of which one has to find it.
 const FOUND_BY: &str = "# Found by: ";
+/// What the line in front of a patch begins with that names the findings of the track record whose mend it reverts: their scenarios
+/// have to show them again.
+const REVERTS: &str = "# Reverts the mend of: ";
+/// What the line in front of a patch begins with that names the seed that found it last. It is tried first, which spares the search.
+const SEEN_BY: &str = "# Seen by: seed ";
+/// The list of findings.
+const TRACK_RECORD: &str = "simulator/track-record.json";
 /// The folders of code that the simulator runs. A mutant of anything else shows nothing.
 const SHIPPED: [&str; 5] = [
     "agent/src/",
@@ -33,6 +40,10 @@ pub(super) struct Mutant {
     pub(super) name: String,
     /// The invariants of which one has to find it.
     pub(super) finders: Vec<String>,
+    /// The seed that found it last.
+    pub(super) seen_by: Option<u64>,
+    /// The findings whose mend it reverts.
+    pub(super) reverts: Vec<String>,
     /// The files that it changes.
     files: Vec<String>,
     is_described: bool,
@@ -63,7 +74,10 @@ pub(crate) fn check_all() -> Result<()> {
     let all = find(&[])?;
     ensure!(!all.is_empty(), "{FOLDER} has no mutants");
     let invariants = invariants::names()?;
-    let broken = all.iter().filter_map(|mutant| mutant.check(&invariants).err());
+    let findings = findings()?;
+    let broken = all
+        .iter()
+        .filter_map(|mutant| mutant.check(&invariants, &findings).err());
     let broken: Vec<_> = broken.map(|error| format!("{error:#}")).collect();
     ensure!(broken.is_empty(), "{}", broken.join("\n"));
     eprintln!("==> mutants: {} apply", all.len());
@@ -79,7 +93,9 @@ impl Mutant {
         let text = fs::read_to_string(&path).with_context(|| format!("cannot read mutant {name}"))?;
         let changed = text.lines().filter_map(|line| line.strip_prefix("+++ b/"));
         Ok(Self {
-            finders: finders(&text),
+            finders: named(&text, FOUND_BY),
+            seen_by: named(&text, SEEN_BY).first().and_then(|seed| seed.parse().ok()),
+            reverts: named(&text, REVERTS),
             files: changed.map(str::to_owned).collect(),
             is_described: text.starts_with(BROKEN),
             name,
@@ -98,12 +114,15 @@ impl Mutant {
         self.git(tree, &[])
     }
 
-    fn check(&self, invariants: &[String]) -> Result<()> {
+    fn check(&self, invariants: &[String], findings: &[String]) -> Result<()> {
         let name = &self.name;
         ensure!(self.is_described, "mutant {name} does not begin with {BROKEN:?}");
         ensure!(!self.finders.is_empty(), "mutant {name} has no line {FOUND_BY:?}");
         if let Some(unknown) = self.finders.iter().find(|finder| !invariants.contains(finder)) {
             bail!("mutant {name} is to be found by {unknown:?}, which is no invariant");
+        }
+        if let Some(unknown) = self.reverts.iter().find(|finding| !findings.contains(finding)) {
+            bail!("mutant {name} reverts the mend of {unknown:?}, which {TRACK_RECORD} does not list");
         }
         ensure!(!self.files.is_empty(), "mutant {name} changes no file");
         let is_shipped = |file: &String| SHIPPED.iter().any(|folder| file.starts_with(folder));
@@ -136,9 +155,19 @@ impl Mutant {
     }
 }
 
-/// The invariants that a patch names, such as in `# Found by: NotConverged, LeftBehind.`
-fn finders(text: &str) -> Vec<String> {
-    let line = text.lines().find_map(|line| line.strip_prefix(FOUND_BY));
+/// The findings of the track record.
+fn findings() -> Result<Vec<String>> {
+    let text = fs::read_to_string(root().join(TRACK_RECORD)).with_context(|| format!("cannot read {TRACK_RECORD}"))?;
+    let record: serde_json::Value = serde_json::from_str(&text)?;
+    let findings = record["findings"].as_array().into_iter().flatten();
+    Ok(findings
+        .filter_map(|finding| finding["id"].as_str().map(str::to_owned))
+        .collect())
+}
+
+/// The names in the line of a patch that begins with `head`, such as in `# Found by: NotConverged, LeftBehind.`
+fn named(text: &str, head: &str) -> Vec<String> {
+    let line = text.lines().find_map(|line| line.strip_prefix(head));
     let names = line.unwrap_or_default().trim_end_matches('.').split(", ");
     names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
@@ -150,18 +179,28 @@ mod tests {
     #[test]
     fn the_invariants_of_a_mutant_are_read() {
         let text = "# Broken: A thing\n# of two lines.\n# Found by: NotConverged, LeftBehind.\n\ndiff\n";
-        assert_eq!(finders(text), ["NotConverged", "LeftBehind"]);
-        assert!(finders("# Broken: A thing.\n").is_empty());
+        assert_eq!(named(text, FOUND_BY), ["NotConverged", "LeftBehind"]);
+        assert!(named("# Broken: A thing.\n", FOUND_BY).is_empty());
     }
 
     #[test]
     fn a_mutant_that_no_invariant_can_find_is_refused() {
         let mut mutant = find(&["lease-stolen".to_owned()]).unwrap().remove(0);
         let known = mutant.finders.clone();
-        mutant.check(&known).unwrap();
+        mutant.check(&known, &[]).unwrap();
         mutant.finders.push("Nothing".to_owned());
-        let refused = mutant.check(&known).unwrap_err().to_string();
+        let refused = mutant.check(&known, &[]).unwrap_err().to_string();
         assert!(refused.ends_with("\"Nothing\", which is no invariant"), "{refused}");
+    }
+
+    #[test]
+    fn each_finding_of_the_first_look_has_a_mutant_that_reverts_its_mend() {
+        let all = find(&[]).unwrap();
+        let reverted: Vec<_> = all.iter().flat_map(|mutant| &mutant.reverts).collect();
+        let firsts = findings().unwrap().into_iter().filter(|id| id.starts_with('D'));
+        for finding in firsts {
+            assert!(reverted.contains(&&finding), "{finding}");
+        }
     }
 
     #[test]

@@ -4,7 +4,9 @@ use std::{
     collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
-    time::Instant,
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, ensure};
@@ -17,36 +19,54 @@ use super::{
 };
 use crate::{cargo::root, say::show};
 
-/// Each mutant has to be found within this many seeds.
-const SEEDS: u64 = 10_000;
+/// Each mutant has to be found within this many seeds, if nothing else is said.
+pub(super) const SEEDS: u64 = 10_000;
 
 /// Where mutants are built, one after the other.
 struct Workshop {
     tree: TreeCopy,
+    folder: PathBuf,
     /// The build folder that all mutants share.
     target: PathBuf,
-    logs: PathBuf,
-    sound: Sound,
+}
+
+/// A mutant that was built, or could not be.
+struct Built<'a> {
+    mutant: &'a Mutant,
+    simulator: Result<Simulator>,
+    /// How long the build took.
+    time: Duration,
 }
 
 /// The simulator without a mutant, and what its seeds violate that the track record does not list.
 struct Sound {
     simulator: Simulator,
+    log: PathBuf,
     /// The last seed that ran.
     last: u64,
     violations: Vec<Violation>,
 }
 
-/// Builds and runs these mutants, or all, and prints a table. Fails if one is not found.
-pub(super) fn run(names: &[String]) -> Result<()> {
-    let mutants = mutant::find(names)?;
-    let mut workshop = Workshop::open()?;
-    let mut rows = Vec::new();
-    for mutant in &mutants {
-        let row = workshop.judge(mutant);
-        eprintln!("==> {row}");
-        rows.push(row);
-    }
+/// Builds and runs these mutants, or all, and prints a table. While the seeds of one run, the next is built. Fails if one is not found
+/// within this many seeds.
+pub(super) fn run(names: &[String], seeds: u64) -> Result<()> {
+    let mutants = &mutant::find(names)?;
+    let workshop = &Workshop::open()?;
+    let mut sound = workshop.sound()?;
+    let (sender, built) = mpsc::sync_channel(1);
+    let rows: Vec<_> = thread::scope(|scope| {
+        // Sending fails if nobody judges any more.
+        scope.spawn(move || {
+            let mut all = mutants.iter();
+            all.try_for_each(|mutant| sender.send(workshop.build(mutant)))
+        });
+        let judge = |built: Built<'_>| {
+            let row = built.judge(seeds, &mut sound, workshop);
+            eprintln!("==> {row}");
+            row
+        };
+        built.iter().map(judge).collect()
+    });
     show(&report::table(&rows))?;
     workshop.tree.restore()?;
     let lost: Vec<_> = rows.iter().filter(|row| !row.is_found()).collect();
@@ -83,67 +103,119 @@ fn seeds_of<'a>(violations: impl Iterator<Item = &'a Violation>) -> usize {
 impl Workshop {
     fn open() -> Result<Self> {
         let folder = root().join("target/mutants");
-        let (target, logs) = (folder.join("target"), folder.join("logs"));
-        fs::create_dir_all(&logs).with_context(|| format!("cannot make {}", logs.display()))?;
-        let tree = TreeCopy::open(folder.join("tree"))?;
-        eprintln!("==> the simulator without a mutant");
-        let simulator = Simulator::build_in(tree.folder(), &target, &logs.join("sound.build.log"))?;
+        for folder in [folder.join("logs"), folder.join("built")] {
+            fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        }
         Ok(Self {
-            sound: Sound {
-                simulator: simulator.keep(folder.join("sound"))?,
-                last: 0,
-                violations: Vec::new(),
-            },
-            tree,
-            target,
-            logs,
+            tree: TreeCopy::open(folder.join("tree"))?,
+            target: folder.join("target"),
+            folder,
         })
     }
 
-    /// Builds a mutant and runs it until it is found. One that cannot be built or run does not stop the others.
-    fn judge(&mut self, mutant: &Mutant) -> Row {
-        let mut row = Row::new(&mutant.name);
-        row.verdict = match self.find(mutant, &mut row) {
+    /// Builds the simulator without a mutant.
+    fn sound(&self) -> Result<Sound> {
+        eprintln!("==> the simulator without a mutant");
+        Ok(Sound {
+            simulator: self.build_as("sound")?,
+            log: self.log("sound", "run"),
+            last: 0,
+            violations: Vec::new(),
+        })
+    }
+
+    /// Builds a mutant. One that cannot be built does not stop the others.
+    fn build<'a>(&self, mutant: &'a Mutant) -> Built<'a> {
+        let start = Instant::now();
+        let applied = self.tree.restore().and_then(|()| mutant.apply(self.tree.folder()));
+        Built {
+            mutant,
+            simulator: applied.and_then(|()| self.build_as(&mutant.name)),
+            time: start.elapsed(),
+        }
+    }
+
+    /// Builds the program of the copy as it is now, which stays under this name.
+    fn build_as(&self, name: &str) -> Result<Simulator> {
+        let log = self.log(name, "build");
+        let built = Simulator::build_in(self.tree.folder(), &self.target, &log);
+        let built = built.with_context(|| format!("see {}", log.display()))?;
+        built.keep(self.folder.join("built").join(name))
+    }
+
+    /// Where what a program says about a mutant goes.
+    fn log(&self, name: &str, what: &str) -> PathBuf {
+        self.folder.join("logs").join(format!("{name}.{what}.log"))
+    }
+}
+
+// === impl Built ===
+
+impl Built<'_> {
+    /// Runs a mutant until it is found. One that cannot be run does not stop the others.
+    fn judge(self, seeds: u64, sound: &mut Sound, workshop: &Workshop) -> Row {
+        let mut row = Row::new(&self.mutant.name, self.time);
+        let log = workshop.log(&self.mutant.name, "run");
+        let found = self.simulator.and_then(|simulator| {
+            for finding in &self.mutant.reverts {
+                let is_shown = simulator.is_violated_by(finding, &workshop.log(&self.mutant.name, finding))?;
+                ensure!(is_shown, "scenario {finding} does not show that its mend is reverted");
+            }
+            row.reverted = self.mutant.reverts.join(", ");
+            let found = find(&simulator, self.mutant, seeds, sound, &log, &mut row);
+            simulator.remove()?;
+            found
+        });
+        row.verdict = match found {
             Ok(Some(violation)) => Verdict::Found(violation),
             Ok(None) => Verdict::NotFound,
             Err(error) => Verdict::Failed(format!("{error:#}")),
         };
         row
     }
+}
 
-    /// Returns the violation that shows a mutant, if a seed has one.
-    fn find(&mut self, mutant: &Mutant, row: &mut Row) -> Result<Option<Violation>> {
-        self.tree.restore()?;
-        mutant.apply(self.tree.folder())?;
-        let log = |what| self.logs.join(format!("{}.{what}.log", mutant.name));
-        let (build_log, run_log) = (log("build"), log("run"));
-        let start = Instant::now();
-        let built = Simulator::build_in(self.tree.folder(), &self.target, &build_log);
-        row.build = start.elapsed();
-        let built = built.with_context(|| format!("see {}", build_log.display()))?;
-        let mut found = BTreeSet::new();
-        let mut first = 1;
-        while first <= SEEDS {
-            let run = built.run_seeds(first, SEEDS, &mutant.finders, &run_log)?;
-            row.add(&run);
-            let is_named = |violation: &Violation| violation.is_of(&mutant.finders);
-            let named: Vec<_> = run.violations.into_iter().filter(is_named).collect();
-            let Some(seed) = named.first().map(|violation| violation.seed) else {
-                break;
-            };
-            found.extend(named.into_iter().filter(|violation| violation.seed == seed));
-            let sound = self.sound.until(seed, &self.logs.join("sound.run.log"))?;
-            if let Some(violation) = shown_by(&found, sound) {
-                return Ok(Some(violation.clone()));
-            }
-            eprintln!(
-                "==> {}: seed {seed} may be chance: without the mutant, seeds violate the same",
-                mutant.name
-            );
-            first = seed + 1;
+/// Returns the violation that shows a mutant, if a seed has one. The seed that found it last is tried before all others.
+fn find(
+    simulator: &Simulator,
+    mutant: &Mutant,
+    seeds: u64,
+    sound: &mut Sound,
+    log: &Path,
+    row: &mut Row,
+) -> Result<Option<Violation>> {
+    let finders = &mutant.finders;
+    if let Some(seed) = mutant.seen_by {
+        let run = simulator.run_seeds(seed, seed, finders, log)?;
+        row.add(&run);
+        let of_sound = sound.simulator.run_seeds(seed, seed, finders, &sound.log)?.violations;
+        let mut named = run.violations.into_iter().filter(|violation| violation.is_of(finders));
+        let is_chance = |found: &Violation| of_sound.iter().any(|violation| violation.invariant == found.invariant);
+        if let Some(violation) = named.find(|found| !is_chance(found)) {
+            return Ok(Some(violation));
         }
-        Ok(None)
     }
+    let mut found = BTreeSet::new();
+    let mut first = 1;
+    while first <= seeds {
+        let run = simulator.run_seeds(first, seeds, finders, log)?;
+        row.add(&run);
+        let named = run.violations.into_iter().filter(|violation| violation.is_of(finders));
+        let named: Vec<_> = named.collect();
+        let Some(seed) = named.first().map(|violation| violation.seed) else {
+            break;
+        };
+        found.extend(named.into_iter().filter(|violation| violation.seed == seed));
+        if let Some(violation) = shown_by(&found, sound.until(seed)?) {
+            return Ok(Some(violation.clone()));
+        }
+        eprintln!(
+            "==> {}: seed {seed} may be chance: without the mutant, seeds violate the same",
+            row.mutant
+        );
+        first = seed + 1;
+    }
+    Ok(None)
 }
 
 // === impl Sound ===
@@ -153,10 +225,10 @@ impl Sound {
     const BLOCK: u64 = 100;
 
     /// What the seeds violate at least up to this one.
-    fn until(&mut self, seed: u64, log: &Path) -> Result<&[Violation]> {
+    fn until(&mut self, seed: u64) -> Result<&[Violation]> {
         if seed > self.last {
             let last = seed.next_multiple_of(Self::BLOCK);
-            let run = self.simulator.run_seeds(self.last + 1, last, &[], log)?;
+            let run = self.simulator.run_seeds(self.last + 1, last, &[], &self.log)?;
             self.violations.extend(run.violations);
             self.last = last;
         }

@@ -80,6 +80,11 @@ impl Simulator {
         Ok(Self { path })
     }
 
+    /// Removes the program.
+    pub(super) fn remove(self) -> Result<()> {
+        fs::remove_file(&self.path).with_context(|| format!("cannot remove {}", self.path.display()))
+    }
+
     /// Runs the program with these options, and fails if it does.
     pub(super) fn show(&self, options: &[String]) -> Result<()> {
         let start = Instant::now();
@@ -94,27 +99,45 @@ impl Simulator {
         Ok(())
     }
 
+    /// Whether this scenario violates something that the track record does not list as open. All that the program prints is in `log`.
+    pub(super) fn is_violated_by(&self, scenario: &str, log: &Path) -> Result<bool> {
+        let text = self.say(&["--scenario", scenario], log)?;
+        let is_at_end = |line: &str| line.contains(" s of virtual time, trace ");
+        let log = log.display();
+        ensure!(
+            text.lines().any(is_at_end),
+            "scenario {scenario} did not come to its end; see {log}"
+        );
+        Ok(text.lines().any(|line| Violation::read(line).is_some()))
+    }
+
+    /// Runs the program with these options to its end, successful or not, and returns what it prints. All of that is in `log`.
+    fn say(&self, options: &[&str], log: &Path) -> Result<String> {
+        let output = Command::new(&self.path)
+            .args(options)
+            .current_dir(root())
+            .stdin(Stdio::null())
+            .output()
+            .with_context(|| format!("cannot run {}", self.path.display()))?;
+        fs::write(log, [&output.stdout[..], &output.stderr].concat())
+            .with_context(|| format!("cannot write {}", log.display()))?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
     /// Runs the seeds from `first` to `last`. Stops at the first violation of one of the invariants `until` that the track record does
     /// not list; runs all if none are given. All that the program prints is in `log`.
     pub(super) fn run_seeds(&self, first: u64, last: u64, until: &[String], log: &Path) -> Result<SeedsRun> {
         let start = Instant::now();
         let seeds = (last + 1).saturating_sub(first);
         // With -o json, no history is shortened.
-        let mut command = Command::new(&self.path);
-        command.args(["--first", &first.to_string(), "--seeds", &seeds.to_string()]);
-        command.args(["-o", "json"]);
+        let (first, seeds, until) = (first.to_string(), seeds.to_string(), until.join(","));
+        let mut options = vec!["--first", &*first, "--seeds", &*seeds, "-o", "json"];
         if !until.is_empty() {
-            command.args(["--until-violation", &until.join(",")]);
+            options.extend(["--until-violation", &*until]);
         }
-        let output = command
-            .current_dir(root())
-            .stdin(Stdio::null())
-            .output()
-            .with_context(|| format!("cannot run {}", self.path.display()))?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        fs::write(log, [&output.stdout[..], &output.stderr].concat())?;
+        let text = self.say(&options, log)?;
         let run = SeedsRun::read(&text, start.elapsed());
-        run.with_context(|| format!("the simulator ended with {}; see {}", output.status, log.display()))
+        run.with_context(|| format!("the simulator did not come to its end; see {}", log.display()))
     }
 }
 

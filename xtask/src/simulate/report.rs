@@ -10,9 +10,11 @@ use crate::bench::table::Table;
 pub(super) struct Row {
     pub(super) mutant: String,
     pub(super) verdict: Verdict,
+    /// The findings whose scenarios show them again.
+    pub(super) reverted: String,
     seeds: u64,
     /// How long the build took.
-    pub(super) build: Duration,
+    build: Duration,
     run: Duration,
 }
 
@@ -30,12 +32,13 @@ pub(super) enum Verdict {
 // === impl Row ===
 
 impl Row {
-    pub(super) fn new(mutant: &str) -> Self {
+    pub(super) fn new(mutant: &str, build: Duration) -> Self {
         Self {
             mutant: mutant.to_owned(),
             verdict: Verdict::NotFound,
+            reverted: String::new(),
             seeds: 0,
-            build: Duration::ZERO,
+            build,
             run: Duration::ZERO,
         }
     }
@@ -50,7 +53,7 @@ impl Row {
         matches!(self.verdict, Verdict::Found(_))
     }
 
-    fn cells(&self) -> [String; 6] {
+    fn cells(&self) -> [String; 7] {
         let (found_by, seed) = match &self.verdict {
             Verdict::Found(found) => (found.invariant.clone(), found.seed.to_string()),
             Verdict::NotFound => ("NOT FOUND".to_owned(), "-".to_owned()),
@@ -63,6 +66,11 @@ impl Row {
             self.seeds.to_string(),
             format!("{:.0}", self.run.as_secs_f64()),
             format!("{:.0}", self.build.as_secs_f64()),
+            if self.reverted.is_empty() {
+                "-".to_owned()
+            } else {
+                self.reverted.clone()
+            },
         ]
     }
 }
@@ -80,7 +88,10 @@ impl fmt::Display for Row {
 
 /// The table of all mutants, with how many of them were found.
 pub(super) fn table(rows: &[Row]) -> String {
-    let mut table = Table::new(&["mutant", "found by", "seed", "seeds run", "s", "build s"], 2);
+    let mut table = Table::new(
+        &["mutant", "found by", "seed", "seeds run", "s", "build s", "reverts"],
+        2,
+    );
     for row in rows {
         table.line(row.cells());
     }
@@ -94,8 +105,7 @@ mod tests {
 
     #[test]
     fn a_mutant_that_was_not_found_is_seen_at_once() {
-        let mut found = Row::new("guard-off");
-        found.build = Duration::from_secs(40);
+        let mut found = Row::new("guard-off", Duration::from_secs(40));
         found.add(&SeedsRun {
             seeds: 18,
             time: Duration::from_secs(2),
@@ -106,15 +116,16 @@ mod tests {
             invariant: "evidence".to_owned(),
             sentence: "a copy ended".to_owned(),
         });
-        let lost = Row::new("queue-two-workers");
-        let mut failed = Row::new("watch-gap");
+        found.reverted = "D2".to_owned();
+        let lost = Row::new("queue-two-workers", Duration::ZERO);
+        let mut failed = Row::new("watch-gap", Duration::ZERO);
         failed.verdict = Verdict::Failed("does not compile".to_owned());
         assert_eq!(failed.to_string(), "watch-gap: FAILED: does not compile");
         let expect = concat!(
-            "mutant             found by   seed  seeds run  s  build s\n",
-            "guard-off          evidence     17         18  2       40\n",
-            "queue-two-workers  NOT FOUND     -          0  0        0\n",
-            "watch-gap          FAILED        -          0  0        0\n",
+            "mutant             found by   seed  seeds run  s  build s  reverts\n",
+            "guard-off          evidence     17         18  2       40       D2\n",
+            "queue-two-workers  NOT FOUND     -          0  0        0        -\n",
+            "watch-gap          FAILED        -          0  0        0        -\n",
             "\n1 of 3 mutants found\n",
         );
         assert_eq!(table(&[found, lost, failed]), expect);
