@@ -10,6 +10,7 @@
 //! | `%{threshold}` | the value `threshold` of an alert |
 //! | `%{seconds}` | the time within which an SLO wants something to be done |
 //! | `%{rate}` | the range of a rate on a dashboard |
+//! | `%{failed}` | the codes of calls that failed through the server, as a regular expression |
 
 mod alerts;
 mod burns;
@@ -87,13 +88,19 @@ pub fn generated() -> Result<Vec<(PathBuf, String)>> {
     Ok(files.into_iter().map(|(path, text)| (path.into(), text)).collect())
 }
 
+/// The codes of gRPC calls that failed through the server: the others blame the call, or its deadline.
+const FAILED: &str = "UNKNOWN|INTERNAL|UNAVAILABLE|DATA_LOSS";
+
 /// Puts values into a template: `value` tells what a placeholder stands for.
 fn fill(template: &str, value: impl Fn(&str) -> String) -> String {
     let mut parts = template.split("%{");
     let mut filled = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let (name, rest) = part.split_once('}').unwrap_or((part, ""));
-        filled.push_str(&value(name));
+        match name {
+            "failed" => filled.push_str(FAILED),
+            _ => filled.push_str(&value(name)),
+        }
         filled.push_str(rest);
     }
     filled

@@ -11,7 +11,7 @@ const HEAD: &str = "\
 
 What the rules of `deploy/observe/rules`, and of the charts with `monitoring.rules.enabled`, record and tell.
 [Observe](../observe.md#objectives-alerts-and-dashboards) shows how to install them; each threshold, window and objective is a
-[value](charts.md). A *page* wakes somebody; a *ticket* waits for the day.
+[value](charts.md). An alert of severity `page` is for now, one of severity `ticket` for working hours.
 
 ";
 
@@ -32,8 +32,9 @@ pub(super) fn page() -> String {
         );
     }
     page.push_str(
-        "\nAn objective has a budget: what may be bad in 30 days. Its alert fires while both windows show that the budget is spent so many \
-         times too fast:\n\n| times | long window | short window | for | severity | value |\n|---|---|---|---|---|---|\n",
+        "\nAn objective has a budget: the share that may be bad in 30 days. The burn rate says how fast it is spent: at a rate of 1 it \
+         lasts 30 days. The alert of an objective fires while the burn rates of a long and of a short window are above that of a line:\n\n\
+         | burn rate | long window | short window | for | severity | value |\n|---|---|---|---|---|---|\n",
     );
     for burn in &BURNS {
         let _ = writeln!(

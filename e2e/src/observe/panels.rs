@@ -53,7 +53,7 @@ pub const PANELS: [Panel; 38] = [
         "Calls that fail through the server",
         "percentunit",
         &[(
-            "(sum by (job) (rate(bindery_grpc_calls_total{job=\"%{job}\",code=~\"UNKNOWN|INTERNAL|UNAVAILABLE|DATA_LOSS\"}[%{rate}])) or 0 * sum by (job) (rate(bindery_grpc_calls_total{job=\"%{job}\"}[%{rate}]))) / sum by (job) (rate(bindery_grpc_calls_total{job=\"%{job}\"}[%{rate}]))",
+            "(sum by (job) (rate(bindery_grpc_calls_total{job=\"%{job}\",code=~\"%{failed}\"}[%{rate}])) or 0 * sum by (job) (rate(bindery_grpc_calls_total{job=\"%{job}\"}[%{rate}]))) / sum by (job) (rate(bindery_grpc_calls_total{job=\"%{job}\"}[%{rate}]))",
             "failed",
         )],
     ),

@@ -29,6 +29,34 @@ pub struct Slo {
     pub fault: Fault,
 }
 
+/// The share of gRPC calls with these further labels that failed through the server.
+macro_rules! failed_share {
+    ($labels:literal) => {
+        concat!(
+            "(\n  sum by (job) (rate(bindery_grpc_calls_total{job=\"%{job}\"",
+            $labels,
+            ",code=~\"%{failed}\"}[%{window}]))\n",
+            "  or\n  0 * sum by (job) (rate(bindery_grpc_calls_total{job=\"%{job}\"",
+            $labels,
+            "}[%{window}]))\n)\n",
+            "/ sum by (job) (rate(bindery_grpc_calls_total{job=\"%{job}\"",
+            $labels,
+            "}[%{window}]))",
+        )
+    };
+}
+
+/// How many gRPC calls with these further labels there were.
+macro_rules! all_calls {
+    ($labels:literal) => {
+        concat!(
+            "sum by (job) (increase(bindery_grpc_calls_total{job=\"%{job}\"",
+            $labels,
+            "}[%{window}]))"
+        )
+    };
+}
+
 /// The objectives, in the order of the page about them.
 pub const SLOS: [Slo; 5] = [
     Slo {
@@ -38,10 +66,8 @@ pub const SLOS: [Slo; 5] = [
         alert: "BinderyBindBudgetBurn",
         objective: "99.5",
         seconds: None,
-        bad: "(\n  sum by (job) (rate(bindery_grpc_calls_total{job=\"%{job}\",method=~\".*/CreateBindableResourcesRequest\",code=~\"UNKNOWN|INTERNAL|UNAVAILABLE|DATA_LOSS\"}[%{window}]))\n  or\n  0 * sum by (job) (rate(bindery_grpc_calls_total{job=\"%{job}\",method=~\".*/CreateBindableResourcesRequest\"}[%{window}]))\n)\n/ sum by (job) (rate(bindery_grpc_calls_total{job=\"%{job}\",method=~\".*/CreateBindableResourcesRequest\"}[%{window}]))",
-        total: Some(
-            "sum by (job) (increase(bindery_grpc_calls_total{job=\"%{job}\",method=~\".*/CreateBindableResourcesRequest\"}[%{window}]))",
-        ),
+        bad: failed_share!(",method=~\".*/CreateBindableResourcesRequest\""),
+        total: Some(all_calls!(",method=~\".*/CreateBindableResourcesRequest\"")),
         says: "calls that bind do not fail through the server",
         summary: "Binds fail through the server, faster than their objective allows",
         fault: Fault::Partition,
@@ -53,10 +79,8 @@ pub const SLOS: [Slo; 5] = [
         alert: "BinderyRenewalBudgetBurn",
         objective: "99.9",
         seconds: None,
-        bad: "(\n  sum by (job) (rate(bindery_grpc_calls_total{job=\"%{job}\",method=~\".*/RenewKubeconfig\",code=~\"UNKNOWN|INTERNAL|UNAVAILABLE|DATA_LOSS\"}[%{window}]))\n  or\n  0 * sum by (job) (rate(bindery_grpc_calls_total{job=\"%{job}\",method=~\".*/RenewKubeconfig\"}[%{window}]))\n)\n/ sum by (job) (rate(bindery_grpc_calls_total{job=\"%{job}\",method=~\".*/RenewKubeconfig\"}[%{window}]))",
-        total: Some(
-            "sum by (job) (increase(bindery_grpc_calls_total{job=\"%{job}\",method=~\".*/RenewKubeconfig\"}[%{window}]))",
-        ),
+        bad: failed_share!(",method=~\".*/RenewKubeconfig\""),
+        total: Some(all_calls!(",method=~\".*/RenewKubeconfig\"")),
         says: "calls that renew a credential do not fail through the server",
         summary: "Renewals of credentials fail through the server, faster than their objective allows",
         fault: Fault::Partition,
@@ -68,8 +92,8 @@ pub const SLOS: [Slo; 5] = [
         alert: "BinderyServerAvailabilityBudgetBurn",
         objective: "99.9",
         seconds: None,
-        bad: "(\n  sum by (job) (rate(bindery_grpc_calls_total{job=\"%{job}\",code=~\"UNKNOWN|INTERNAL|UNAVAILABLE|DATA_LOSS\"}[%{window}]))\n  or\n  0 * sum by (job) (rate(bindery_grpc_calls_total{job=\"%{job}\"}[%{window}]))\n)\n/ sum by (job) (rate(bindery_grpc_calls_total{job=\"%{job}\"}[%{window}]))",
-        total: Some("sum by (job) (increase(bindery_grpc_calls_total{job=\"%{job}\"}[%{window}]))"),
+        bad: failed_share!(""),
+        total: Some(all_calls!("")),
         says: "calls of any kind do not fail through the server",
         summary: "gRPC calls fail through the server, faster than their objective allows",
         fault: Fault::Partition,
