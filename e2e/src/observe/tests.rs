@@ -116,14 +116,35 @@ fn rules_and_dashboards_are_read_as_yaml_and_json() {
     }
 }
 
+/// The names of all alerts.
+fn alerts() -> impl Iterator<Item = &'static str> {
+    let symptoms = ALERTS.iter().map(|alert| alert.name);
+    symptoms.chain(SLOS.iter().map(|slo| slo.alert))
+}
+
 #[test]
 fn every_alert_has_a_runbook() {
     let page = fs::read_to_string(docs().join("runbooks.md")).unwrap();
-    let alerts = ALERTS
-        .iter()
-        .map(|alert| alert.name)
-        .chain(SLOS.iter().map(|slo| slo.alert));
-    for alert in alerts {
+    for alert in alerts() {
         assert!(page.contains(&format!("\n## {alert}\n")), "{alert} has no section");
+    }
+}
+
+#[test]
+fn promtool_sees_every_alert_silent_and_firing_and_silent_again() {
+    let folder = docs().join("../deploy/observe/tests");
+    let cases = Program::ALL.map(|program| {
+        let text = fs::read_to_string(folder.join(format!("{}.yaml", program.name()))).unwrap();
+        serde_saphyr::from_str::<serde_json::Value>(&text).unwrap()
+    });
+    let tests: Vec<_> = cases
+        .iter()
+        .flat_map(|file| file["tests"].as_array().unwrap())
+        .flat_map(|test| test["alert_rule_test"].as_array().unwrap())
+        .collect();
+    for alert in alerts() {
+        let of_alert = tests.iter().filter(|test| test["alertname"] == alert);
+        let fires: Vec<_> = of_alert.map(|test| !test["exp_alerts"].is_null()).collect();
+        assert_eq!(fires, [false, true, false], "{alert}");
     }
 }
