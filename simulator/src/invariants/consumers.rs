@@ -63,7 +63,7 @@ pub(super) fn check<C: Clusters>(seen: &Seen<'_, C>, end: Option<SourceEnd>) -> 
             seen.ledger
                 .allows_end_of_source(relation, marks::uid(object), binding.as_deref())
                 || comes_with_an_unbind(seen, relation, object)
-                || goes_with_the_clones_binding(seen, relation, object)
+                || goes_with_an_earlier_binding(seen, relation, object)
         }
         _ => false,
     };
@@ -82,17 +82,14 @@ pub(super) fn check<C: Clusters>(seen: &Seen<'_, C>, end: Option<SourceEnd>) -> 
     Some(violation)
 }
 
-/// Whether the binding of a clone is ending, of which a user had said so before the backup: the clone goes on with that.
-fn goes_with_the_clones_binding<C: Clusters>(seen: &Seen<'_, C>, relation: Relation, object: &Value) -> bool {
-    let is_clone = matches!(seen.written.on, Cluster::Clone(_));
-    let binding = is_clone
-        .then(|| seen.binding_on(seen.written.on, relation.provider))
-        .flatten();
+/// Whether the binding of a cluster is one that a user had ended before the backup from which the cluster was made: it goes on with that.
+fn goes_with_an_earlier_binding<C: Clusters>(seen: &Seen<'_, C>, relation: Relation, object: &Value) -> bool {
+    let binding = seen.binding_on(seen.written.on, relation.provider);
     binding
         .filter(|binding| marks::is_deleting(binding))
         .is_some_and(|binding| {
             let (source, binding) = (marks::uid(object), marks::uid(&binding));
-            seen.ledger.allows_end_on_clone(relation, source, binding)
+            seen.ledger.allows_end_with(relation, source, binding)
         })
 }
 

@@ -176,6 +176,10 @@ impl Pair<'_> {
             if is_orphaned && key.resource == "customresourcedefinitions" {
                 continue;
             }
+            // The konnector has no rights on claimed objects in a namespace that does not exist.
+            if key.group.is_empty() && self.is_forced(&key.namespace) {
+                continue;
+            }
             self.found(Invariant::LeftBehind, format!("{key} of {}", self.relation), &message);
         }
     }

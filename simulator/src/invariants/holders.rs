@@ -21,6 +21,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Holders {
     leases: BTreeMap<Cluster, VecDeque<(u64, Option<ProcessName>)>>,
+    /// Who held the Lease of a cluster when a restore took it back, and until when that process may go on without knowing.
+    unaware: BTreeMap<Cluster, (ProcessName, u64)>,
     /// The contracts that konnectors of second clusters took, each by the cluster and the provider.
     taken: BTreeMap<(Cluster, Cluster), Taken>,
     /// When each incarnation of a process sent its first write, in milliseconds.
@@ -43,6 +45,8 @@ struct HeldRecord {
 
 /// How many holders of a Lease are remembered.
 const REMEMBERED: usize = 8;
+/// A leader has learned within this time that a restore took its Lease back: it renews the Lease before. In milliseconds.
+const RENEW_DEADLINE: u64 = 10_000;
 /// The konnector of a second cluster stops within this time after another one contests the contract, or was accepted: no disturbance of
 /// its watch lasts longer. In milliseconds.
 const STOPPED: u64 = 120_000;
@@ -86,6 +90,13 @@ impl Holders {
         }
         let (since, holder) = self.holder_at(of, written.sent)?;
         let holder = holder.filter(|holder| *holder != process)?;
+        if self
+            .unaware
+            .get(&of)
+            .is_some_and(|(name, until)| *name == process && written.sent <= *until)
+        {
+            return None;
+        }
         let message = format!(
             "it had lost its Lease to {holder} {} ms before it sent the request",
             written.sent - since
@@ -192,10 +203,14 @@ impl Holders {
             .copied()
     }
 
-    /// Forgets who held the Lease of a cluster that went back in time. A clone is another one from then on, and what the former one sent
+    /// Forgets who held the Lease of a cluster that went back in time. The holder may not know yet, while another process finds the Lease
+    /// as it was before. A clone is another one from then on, and what the former one sent
     /// was sent by `now`, the time of the last write.
     pub(super) fn forget(&mut self, cluster: Cluster, now: u64) {
-        self.leases.remove(&cluster);
+        let holders = self.leases.remove(&cluster);
+        if let Some((_, Some(holder))) = holders.as_ref().and_then(VecDeque::back) {
+            self.unaware.insert(cluster, (*holder, now + RENEW_DEADLINE));
+        }
         self.stops(cluster, None, now);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bindery_api::annotations;
 
 use super::{Account, Clusters, Invariant, Seen, Violation, contracts::Contracts, marks};
-use crate::topology::Cluster;
+use crate::{faults::ProcessName, topology::Cluster};
 
 /// The objects that are paused, with the serial number that each had when the user paused it.
 #[derive(Debug, Default)]
@@ -41,9 +41,12 @@ impl Paused {
         let (copy, serial) = (marks::copy_on_provider(after)?, marks::serial(after)?);
         let provider = seen.provider();
         let consumer = contracts.consumer(seen.clusters, provider?, copy.contract)?;
-        let paused = *self
-            .serials
-            .get(&(Cluster::Consumer(consumer), copy.source.to_owned()))?;
+        // The clone of a consumer has its own object of that UID.
+        let of = match seen.written.process {
+            Some(ProcessName::Konnector { of, .. }) => of,
+            _ => Cluster::Consumer(consumer),
+        };
+        let paused = *self.serials.get(&(of, copy.source.to_owned()))?;
         if serial <= paused {
             return None;
         }

@@ -688,6 +688,33 @@ fn a_former_leader_does_not_write() {
 }
 
 #[test]
+fn a_leader_whose_lease_a_restore_took_back_learns_it_at_its_next_renewal() {
+    let lease = |name: &str| Some(json!({"metadata": {"uid": "l"}, "spec": {"holderIdentity": name}}));
+    let key = ObjectKey::new("coordination.k8s.io", "leases", "kube-bind", "kube-bind");
+    let (first, second) = (Some(konnector(ON_CONSUMER, 1)), Some(konnector(ON_CONSUMER, 2)));
+    let writes_after = |millis: u64, writer: Option<ProcessName>| {
+        let mut world = World::new();
+        world.synced();
+        let konnector = || Actor::User(KONNECTOR.to_owned());
+        world.write(ON_CONSUMER, konnector(), first, &key, lease("a"));
+        world.invariants.rewound(&world.objects, ON_CONSUMER);
+        world.write(ON_CONSUMER, konnector(), second, &key, lease("b"));
+        world.now += millis;
+        world.write(
+            ON_PROVIDER,
+            Actor::User(BINDER.to_owned()),
+            writer,
+            &copy_key(),
+            Some(copy(4)),
+        );
+        world.invariants.has(Invariant::WriteByFormerLeader)
+    };
+    assert!(!writes_after(4_000, first));
+    assert!(writes_after(60_000, first));
+    assert!(!writes_after(60_000, second));
+}
+
+#[test]
 fn a_former_leader_writes_no_other_object_either() {
     let lease = |name: &str| Some(json!({"metadata": {"uid": "l"}, "spec": {"holderIdentity": name}}));
     let lease_key = ObjectKey::new("coordination.k8s.io", "leases", "kube-bind", "kube-bind");
@@ -801,6 +828,24 @@ fn the_konnector_of_a_clone_that_holds_the_contract_may_write() {
     let mut world = with_clone();
     clone_writes(&mut world, 3);
     world.check(&[Invariant::WriteByClone]);
+}
+
+#[test]
+fn the_clone_of_a_consumer_has_pauses_of_its_own() {
+    let is_written = |on: Cluster, of: Cluster| {
+        let mut world = World::new();
+        world.synced();
+        let mut paused = source(3);
+        paused["metadata"]["annotations"] = json!({(bindery_api::annotations::PAUSED): "true"});
+        world.user(on, &source_key(), Some(paused));
+        let by = Actor::User(BINDER.to_owned());
+        world.write(ON_PROVIDER, by, Some(konnector(of, 1)), &copy_key(), Some(copy(4)));
+        world.invariants.has(Invariant::PausedObjectWritten)
+    };
+    assert!(is_written(ON_CONSUMER, ON_CONSUMER));
+    assert!(is_written(CLONE, CLONE));
+    assert!(!is_written(ON_CONSUMER, CLONE));
+    assert!(!is_written(CLONE, ON_CONSUMER));
 }
 
 #[test]

@@ -181,8 +181,9 @@ impl Ledger {
         })
     }
 
-    /// Whether a user said that this object of a clone may go, by a word about the binding of this UID, which is ending on the clone.
-    pub fn allows_end_on_clone(&self, relation: Relation, source: &str, binding: &str) -> bool {
+    /// Whether a user said that this object may go, by a word about the binding of this UID, which is ending: the present one, or one that
+    /// a backup brought back.
+    pub fn allows_end_with(&self, relation: Relation, source: &str, binding: &str) -> bool {
         let former = self.former.get(&relation).into_iter().flatten();
         let mut words = self.words.get(&relation).into_iter().flatten().chain(former);
         words.any(|said| {
@@ -436,10 +437,10 @@ mod tests {
         ledger.bound(relation, "b");
         assert!(!ledger.allows_end_of_copy(relation, "s", None));
         assert!(
-            ledger.allows_end_on_clone(relation, "s", "a"),
+            ledger.allows_end_with(relation, "s", "a"),
             "a backup has the former one"
         );
-        assert!(!ledger.allows_end_on_clone(relation, "s", "b"));
+        assert!(!ledger.allows_end_with(relation, "s", "b"));
     }
 
     #[test]
