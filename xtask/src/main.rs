@@ -7,6 +7,7 @@ mod cargo;
 mod demo;
 mod generate;
 mod image;
+mod patch;
 mod release;
 mod say;
 mod sdk;
@@ -14,6 +15,7 @@ mod simulate;
 mod soak;
 mod test;
 mod tool;
+mod tree;
 
 use std::process::ExitCode;
 

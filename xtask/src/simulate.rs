@@ -7,7 +7,6 @@ mod planners;
 mod program;
 mod report;
 mod survivors;
-mod tree;
 
 use std::path::PathBuf;
 

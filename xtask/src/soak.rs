@@ -3,6 +3,7 @@
 mod alerts;
 mod faults;
 mod fuzz;
+mod mends;
 mod minors;
 mod pods;
 mod restores;
@@ -10,9 +11,11 @@ mod simulate;
 
 use anyhow::Result;
 
+pub(crate) use self::mends::check_all as check_mends;
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only one of the seven.
+    /// Only one of the eight.
     #[arg(long)]
     only: Option<Part>,
     /// Rounds of work, in each of which server and konnector are killed at random moments.
@@ -57,6 +60,8 @@ enum Part {
     Minors,
     /// Every alert is made to fire by its fault, on a Prometheus in which time runs faster.
     Alerts,
+    /// What mends a finding is taken back in a copy of the tree, one after the other: the test that holds it has to fail.
+    Mends,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -81,6 +86,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     if runs(Part::Alerts) {
         alerts::run()?;
+    }
+    if runs(Part::Mends) {
+        mends::run()?;
     }
     Ok(())
 }

@@ -20,7 +20,7 @@ use bindery_image::Profile;
 use self::schedule::Lanes;
 use crate::{
     cargo::{TESTED, step},
-    image, simulate,
+    image, simulate, soak,
 };
 
 #[derive(Debug, clap::Args)]
@@ -58,6 +58,7 @@ fn all() -> Result<()> {
     step("format", &["fmt", "--all", "--check"], &[])?;
     deny::run()?;
     simulate::check_all()?;
+    soak::check_mends()?;
     let programs = program::build_all()?;
     provide()?;
     // Alone, because it takes all cores, which would change the times of all others.

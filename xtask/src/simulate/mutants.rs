@@ -15,9 +15,8 @@ use super::{
     mutant::{self, Mutant},
     program::{Simulator, Violation},
     report::{self, Row, Verdict},
-    tree::TreeCopy,
 };
-use crate::{cargo::root, say::show};
+use crate::{cargo::root, say::show, tree::TreeCopy};
 
 /// Each mutant has to be found within this many seeds, if nothing else is said.
 pub(super) const SEEDS: u64 = 10_000;
@@ -130,7 +129,7 @@ impl Workshop {
         let applied = self.tree.restore().and_then(|()| mutant.apply(self.tree.folder()));
         Built {
             mutant,
-            simulator: applied.and_then(|()| self.build_as(&mutant.name)),
+            simulator: applied.and_then(|()| self.build_as(mutant.name())),
             time: start.elapsed(),
         }
     }
@@ -154,11 +153,11 @@ impl Workshop {
 impl Built<'_> {
     /// Runs a mutant until it is found. One that cannot be run does not stop the others.
     fn judge(self, seeds: u64, sound: &mut Sound, workshop: &Workshop) -> Row {
-        let mut row = Row::new(&self.mutant.name, self.time);
-        let log = workshop.log(&self.mutant.name, "run");
+        let mut row = Row::new(self.mutant.name(), self.time);
+        let log = workshop.log(self.mutant.name(), "run");
         let found = self.simulator.and_then(|simulator| {
             for finding in &self.mutant.reverts {
-                let is_shown = simulator.is_violated_by(finding, &workshop.log(&self.mutant.name, finding))?;
+                let is_shown = simulator.is_violated_by(finding, &workshop.log(self.mutant.name(), finding))?;
                 ensure!(is_shown, "scenario {finding} does not show that its mend is reverted");
             }
             row.reverted = self.mutant.reverts.join(", ");

@@ -9,8 +9,11 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use bindery_e2e::binaries;
 
-use super::{survivors, tree::TreeCopy};
-use crate::cargo::{program, root, step};
+use super::survivors;
+use crate::{
+    cargo::{program, root, step},
+    tree::TreeCopy,
+};
 
 /// The version of cargo-mutants, which is installed from crates.io once per user.
 const VERSION: &str = "27.1.0";

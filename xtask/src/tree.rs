@@ -13,7 +13,7 @@ use crate::cargo::root;
 
 /// A copy of the files of the tree that git tracks, as they are now. One process at a time has it.
 #[derive(Debug)]
-pub(super) struct TreeCopy {
+pub(crate) struct TreeCopy {
     folder: PathBuf,
     /// Locked, so that no other process puts its mutant into the copy.
     _lock: File,
@@ -23,7 +23,7 @@ pub(super) struct TreeCopy {
 
 impl TreeCopy {
     /// Opens the copy in a folder, and brings it up to date.
-    pub(super) fn open(folder: PathBuf) -> Result<Self> {
+    pub(crate) fn open(folder: PathBuf) -> Result<Self> {
         fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let path = folder.with_extension("lock");
         let lock = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
@@ -38,13 +38,13 @@ impl TreeCopy {
     }
 
     /// The folder of the copy.
-    pub(super) fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
     /// Makes each file of the copy what it is in the tree. Files that are so already keep their times, so that cargo builds no more
     /// than what has changed.
-    pub(super) fn restore(&self) -> Result<()> {
+    pub(crate) fn restore(&self) -> Result<()> {
         let wanted = tracked()?;
         for path in &wanted {
             let content = fs::read(root().join(path)).with_context(|| format!("cannot read {}", path.display()))?;
