@@ -1,7 +1,8 @@
-//! What the policies on the accounts of server and konnector admit. Each line of the tables is a dry run in the name of the account. It
-//! is sent with the rights of `system:masters`, so that what is refused is refused by a policy.
+//! What the policies on the accounts of server, konnector and contracts admit. Each line of the tables is a dry run in the name of the
+//! account. It is sent with all rights, so that what is refused is refused by a policy.
 
 use anyhow::{Context as _, Result, bail, ensure};
+use bindery_api::names;
 use bindery_e2e::{ControlPlane, eventually, manifests, run};
 use http::{Method, Request};
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
@@ -9,7 +10,7 @@ use kube::{Api, Client, api::ListParams};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::world::{SOON, case};
+use crate::world::{A, SOON, case};
 
 const SERVER: &str = "system:serviceaccount:kube-bind:bindery-server";
 const KONNECTOR: &str = "system:serviceaccount:kube-bind:konnector";
@@ -49,6 +50,7 @@ fn served(what: &str) -> Result<(&'static str, &'static str)> {
         "cowboys" => (WEST, "Cowboy"),
         "sheriffs" => (WEST, "Sheriff"),
         "leases" => ("/apis/coordination.k8s.io/v1", "Lease"),
+        "apiservicenamespaces" => ("/apis/kube-bind.io/v1alpha2", "APIServiceNamespace"),
         other => bail!("where is {other} served?"),
     })
 }
@@ -62,7 +64,10 @@ async fn send(client: &Client, method: Method, path: &str, body: &Value, account
     request = request.header("content-type", "application/json");
     if let Some(account) = account {
         request = request.header("impersonate-user", account);
-        request = request.header("impersonate-group", "system:masters");
+        // An account of a contract has its rights by RBAC, for its policy asks which of them may overwrite.
+        if !account.ends_with(&format!(":{}", names::KUBE_BINDER)) {
+            request = request.header("impersonate-group", "system:masters");
+        }
     }
     let sent = client.request::<Value>(request.body(serde_json::to_vec(body)?)?).await;
     match sent {
@@ -151,7 +156,7 @@ impl Line {
         let text = answer.as_str().unwrap_or_default();
         match &self.refused {
             Some(words) => ensure!(
-                status == 403 && text.contains("ValidatingAdmissionPolicy") && text.contains(words),
+                [403, 422].contains(&status) && text.contains("ValidatingAdmissionPolicy") && text.contains(words),
                 "{status} {text}"
             ),
             // What a token is bound to is looked for after admission, and so is what exists already.
@@ -253,6 +258,39 @@ fn the_accounts_write_what_their_tasks_need_and_nothing_else() -> Result<()> {
         all(&client, KONNECTOR, include_str!("konnector.yaml"))
             .await
             .context("the konnector")
+    })
+}
+
+#[test]
+fn a_contract_writes_what_is_its_own_and_nothing_else() -> Result<()> {
+    case(async |world| {
+        let account = format!("system:serviceaccount:{A}:{}", names::KUBE_BINDER);
+        all(&world.plane.client(), &account, include_str!("binder.yaml")).await
+    })
+}
+
+/// On a cluster of its own, for the table of the konnector's account is not about this policy.
+#[test]
+fn the_konnector_writes_copies_of_claimed_objects_and_what_it_keeps() -> Result<()> {
+    run(async {
+        let plane = ControlPlane::start("policy-on-claims").await?;
+        plane.apply(&manifests::file("konnector/policy.yaml")?).await?;
+        let client = plane.client();
+        for name in ["kube-bind", "ranch"] {
+            line("namespaces", "")
+                .prepare(&client, &json!({"metadata": {"name": name}}))
+                .await?;
+        }
+        let unmarked = Line {
+            object: Some(json!({"metadata": {"name": "unmarked"}})),
+            refused: Some("copies of the provider that carry its marks".to_owned()),
+            ..line("configmaps", "ranch")
+        };
+        eventually("the policy on claimed objects to be in force", SOON, async || {
+            Ok(unmarked.run(&client, KONNECTOR).await.is_ok().then_some(()))
+        })
+        .await?;
+        all(&client, KONNECTOR, include_str!("konnector-claims.yaml")).await
     })
 }
 

@@ -12,7 +12,7 @@ use crate::{
     status::StatusError,
 };
 
-mod accounts;
+mod policies;
 
 const POLICIES: &str = "admissionregistration.k8s.io";
 
