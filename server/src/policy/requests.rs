@@ -29,7 +29,7 @@ mod shipped;
 pub const NAME: &str = "kube-bind-requests";
 /// The message with which the policy, and nothing else, denies a request named [`names::POLICY_PROBE`]. Its revision is raised
 /// with every change of what the policy forbids.
-pub const ANSWER: &str = "policy.probe is refused by kube-bind-requests, revision 2";
+pub const ANSWER: &str = "policy.probe is refused by kube-bind-requests, revision 3";
 /// The file to apply where the policy is missing.
 const FILE: &str = "deploy/server/requests-policy.yaml";
 /// How long a proof that the policy is in force holds, for requests that were seen before it.

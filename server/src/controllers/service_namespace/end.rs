@@ -14,6 +14,7 @@ use super::{
     apply::is_fresh,
     claimed::ClaimedObject,
     observed::{NamespaceLeftovers, Observed, is_ours},
+    plan::record,
     rights, shared,
     status::{Published, status},
     valuable::Valuables,
@@ -112,8 +113,12 @@ pub(super) fn plan(seen: &Observed<'_>, object: Option<&APIServiceNamespace>) ->
             return NamespaceStep::Apply(remove_finalizer(Some(object)).into_iter().collect());
         }
         let condition = false_condition(READY, Severity::Info, "Draining", left.leftovers.to_string());
-        let status = object.and_then(|object| status(seen, object, None, Published::AsBefore, condition));
-        return NamespaceStep::Drain(status.into_iter().collect());
+        let mut writes = Vec::new();
+        if let Some(object) = object {
+            withdrawing(seen, namespace, &mut writes);
+            writes.extend(status(seen, object, None, Published::AsBefore, condition));
+        }
+        return NamespaceStep::Drain(writes);
     }
     let is_valuable = |valuables: &Valuables| !valuables.objects.is_empty();
     if left.leftovers.has_released() || left.has_sources || left.valuables.as_ref().is_some_and(is_valuable) {
@@ -134,6 +139,17 @@ pub(super) fn plan(seen: &Observed<'_>, object: Option<&APIServiceNamespace>) ->
         "nobody maps it, and nothing is left in it",
         namespace,
     )))
+}
+
+/// Plans the rights of exports that were made since the objects that are left were written: the konnector can remove these only by an
+/// export that there is.
+fn withdrawing(seen: &Observed<'_>, namespace: &Namespace, writes: &mut Vec<Write>) {
+    let name = namespace.name_any();
+    let within = rights::within(seen, &name);
+    if seen.contract_stays && rights::is_lacking(seen, within) {
+        writes.extend(record(seen, namespace));
+        rights::plan(seen, within, writes);
+    }
 }
 
 /// Whether the konnector said that it needs the provider namespace although the APIServiceNamespace is being deleted, and an export of

@@ -172,7 +172,7 @@ fn metadata(seen: &Observed<'_>, object: &APIServiceNamespace) -> Option<Write> 
 
 /// Records the resources in the annotations of the provider namespace before rights on them are granted: later, when exports
 /// and templates are gone, the record alone tells of which resources objects may be left. A released namespace is in use again.
-fn record(seen: &Observed<'_>, namespace: &Namespace) -> Option<Write> {
+pub(super) fn record(seen: &Observed<'_>, namespace: &Namespace) -> Option<Write> {
     let mut granted = recorded(namespace, GrantRecord::Resources);
     granted.extend(rights::granted(seen));
     let mut claims = recorded(namespace, GrantRecord::Claims);

@@ -347,7 +347,7 @@ fn the_policy_on_requests_asks_who_may_what() {
     check_request(
         probe,
         None,
-        Err("policy.probe is refused by kube-bind-requests, revision 2"),
+        Err("policy.probe is refused by kube-bind-requests, revision 3"),
     );
 }
 
