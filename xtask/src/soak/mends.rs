@@ -20,20 +20,35 @@ use crate::{
 const FOLDER: &str = "xtask/reverted";
 /// What the line in front of a patch begins with that names the tests which have to fail, as the threat model does: `server::function`.
 const FAILS: &str = "# Fails: ";
-/// The crates whose code patches may change: the name with which their tests begin, the package, and the folder of the code.
-const CRATES: [(&str, &str, &str); 6] = [
-    ("agent", "bindery-agent", "agent/src/"),
-    ("api", "bindery-api", "sdk/api/src/"),
-    ("cli", "bindery-cli", "cli/src/"),
-    ("runtime", "bindery-runtime", "runtime/src/"),
-    ("sdk", "bindery-sdk", "sdk/rust/src/"),
-    ("server", "bindery-server", "server/src/"),
+/// The crates whose code patches may change.
+const CRATES: [Crate; 6] = [
+    Crate::library("agent", "bindery-agent", "agent/src/"),
+    Crate::library("api", "bindery-api", "sdk/api/src/"),
+    Crate {
+        target: "--bins",
+        ..Crate::library("cli", "bindery-cli", "cli/src/")
+    },
+    Crate::library("runtime", "bindery-runtime", "runtime/src/"),
+    Crate::library("sdk", "bindery-sdk", "sdk/rust/src/"),
+    Crate::library("server", "bindery-server", "server/src/"),
 ];
+
+/// A crate with unit tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Crate {
+    /// What the names of its tests begin with.
+    name: &'static str,
+    package: &'static str,
+    /// The folder of its code.
+    folder: &'static str,
+    /// The option of cargo that chooses its unit tests.
+    target: &'static str,
+}
 
 /// A unit test that holds a mend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct HoldingTest {
-    package: &'static str,
+    of: Crate,
     /// The name of its function.
     function: String,
 }
@@ -56,7 +71,7 @@ pub(super) fn run() -> Result<()> {
             let outcome = if fails { "fails" } else { "PASSES" };
             eprintln!("==> {}: {} {outcome}", patch.name, test.function);
             table.line([patch.name.clone(), test.function.clone(), outcome.to_owned()]);
-            passed.extend((!fails).then(|| test.function));
+            passed.extend((!fails).then_some(test.function));
         }
     }
     show(&table.to_string())?;
@@ -72,7 +87,7 @@ pub(super) fn run() -> Result<()> {
 /// Checks that every patch applies to this tree, changes shipped code alone, and names tests of its crates.
 pub(crate) fn check_all() -> Result<()> {
     let all = Patch::all(FOLDER)?;
-    let shipped = CRATES.map(|(_, _, folder)| folder);
+    let shipped = CRATES.map(|of| of.folder);
     let check = |patch: &Patch| patch.check(&shipped).and_then(|()| tests(patch).map(drop));
     let broken = all.iter().filter_map(|patch| check(patch).err());
     let broken: Vec<_> = broken.map(|error| format!("{error:#}")).collect();
@@ -90,14 +105,26 @@ fn tests(patch: &Patch) -> Result<Vec<HoldingTest>> {
     names.iter().map(test).collect()
 }
 
+// === impl Crate ===
+
+impl Crate {
+    const fn library(name: &'static str, package: &'static str, folder: &'static str) -> Self {
+        Self {
+            name,
+            package,
+            folder,
+            target: "--lib",
+        }
+    }
+}
+
 // === impl HoldingTest ===
 
 impl HoldingTest {
     fn parse(name: &str) -> Option<Self> {
         let (of, function) = name.split_once("::")?;
-        let (_, package, _) = CRATES.into_iter().find(|(known, ..)| *known == of)?;
         Some(Self {
-            package,
+            of: CRATES.into_iter().find(|known| known.name == of)?,
             function: function.to_owned(),
         })
     }
@@ -148,7 +175,7 @@ impl Workshop {
     fn run(&self, test: &HoldingTest, log: &Path) -> Result<String> {
         let errors = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
         let output = Command::new(program())
-            .args(["test", "--locked", "--lib", "--bins", "--package", test.package])
+            .args(["test", "--locked", test.of.target, "--package", test.of.package])
             .arg("--target-dir")
             .arg(&self.target)
             .args(["--", &test.function])
@@ -170,7 +197,7 @@ mod tests {
     #[test]
     fn the_outcome_of_a_test_is_read() {
         let test = HoldingTest::parse("server::a_thief_is_refused").unwrap();
-        assert_eq!(test.package, "bindery-server");
+        assert_eq!(test.of.package, "bindery-server");
         let output = "\nrunning 2 tests\ntest renewal::tests::a_thief_is_refused ... FAILED\ntest a_thief_is_refused_again ... ok\n";
         assert_eq!(test.has_failed(output), Some(true));
         assert_eq!(test.has_failed(&output.replace("FAILED", "ok")), Some(false));
@@ -191,13 +218,9 @@ mod tests {
         check_all().unwrap();
         for patch in Patch::all(FOLDER).unwrap() {
             for test in tests(&patch).unwrap() {
-                let (.., folder) = CRATES
-                    .into_iter()
-                    .find(|(_, package, _)| *package == test.package)
-                    .unwrap();
                 let function = format!("fn {}(", test.function);
                 assert!(
-                    has(&root().join(folder), &function),
+                    has(&root().join(test.of.folder), &function),
                     "{}: {}",
                     patch.name,
                     test.function

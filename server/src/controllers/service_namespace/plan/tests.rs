@@ -507,7 +507,23 @@ fn a_namespace_that_is_still_needed_ends_without_waiting_for_its_copies() {
     world.exports = vec![export("riders", true)];
     world.check(&["drain", "Draining"]);
     world.exports = vec![export("riders", true), export("others", false)];
-    world.check(&["drain", "Draining"]);
+    world.check(&["drain", "role", "bind", "Draining"]);
+}
+
+/// The konnector removes what an earlier export left by the rights of one that there is.
+#[test]
+fn an_export_that_was_made_since_has_rights_in_a_namespace_that_ends_until_nothing_is_left_in_it() {
+    let mut world = World::deleting();
+    world.left = Some(left(2, 0));
+    world.exports = vec![export("others", false)];
+    world.check(&["drain", "role", "bind", "unbind", "delete role", "Draining"]);
+    world.take_over();
+    world.check(&["drain"]);
+    world.contract_stays = false;
+    world.exports = vec![export("more", false)];
+    world.check(&["drain"]);
+    world.left = Some(left(0, 0));
+    world.check(&[&format!("delete {PROVIDER}")]);
 }
 
 /// Kubernetes says which finalizers hold a namespace, but not on which object.
