@@ -39,9 +39,9 @@ fn a_contract_is_free_in_its_own_namespaces_and_in_no_others() -> Result<()> {
     case(async |world| {
         for namespace in [A, "kube-bind-a-ranch"] {
             let api = cowboys(&world.a, namespace);
-            api.create(&PostParams::default(), &cowboy("billy", None)).await?;
-            api.patch("billy", &PatchParams::default(), &change("ride")).await?;
-            api.delete("billy", &DeleteParams::default()).await?;
+            api.create(&PostParams::default(), &cowboy("calamity", None)).await?;
+            api.patch("calamity", &PatchParams::default(), &change("ride")).await?;
+            api.delete("calamity", &DeleteParams::default()).await?;
         }
         let foreign = [
             (&world.a, AB),
@@ -51,7 +51,7 @@ fn a_contract_is_free_in_its_own_namespaces_and_in_no_others() -> Result<()> {
         ];
         for (client, namespace) in foreign.into_iter().chain([(&world.ab, "kube-bind-a-ranch")]) {
             let api = cowboys(client, namespace);
-            let outcome = api.create(&dry_run(), &cowboy("billy", None)).await;
+            let outcome = api.create(&dry_run(), &cowboy("calamity", None)).await;
             refused(outcome, &[namespace, NOT_OWN]).context(namespace)?;
         }
         Ok(())
