@@ -16,6 +16,8 @@
 //!
 //! `holder` decides whether this konnector holds a contract; engines write only then. It uses none of the layers.
 //!
+//! `policies` finds out whether the konnector's own account is limited as it should be.
+//!
 //! `drain` needs no engine: it ends objects without the provider's word. `discovery` tells what a cluster serves.
 
 pub mod args;
@@ -38,6 +40,7 @@ pub mod metrics;
 pub mod model;
 mod namespaces;
 pub mod patch;
+mod policies;
 pub mod references;
 pub mod rights;
 pub mod run;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bindery_runtime::{
     client::{ClusterTraffic, TrafficMetrics},
+    policy::PoliciesInForce,
     telemetry::Registry,
 };
 use prometheus_client::{
@@ -20,6 +21,7 @@ pub struct Metrics {
     leading: Gauge,
     bundle_bindings: Family<Operation, Counter>,
     traffic: TrafficMetrics,
+    policies: PoliciesInForce,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -57,6 +59,7 @@ impl Metrics {
             "Bindings that were made and ended for bundles",
             metrics.bundle_bindings.clone(),
         );
+        metrics.policies.register(registry);
         Arc::new(metrics)
     }
 
@@ -68,6 +71,11 @@ impl Metrics {
     /// Counts what goes over the wire to the API servers of all providers.
     pub(crate) fn provider_traffic(&self) -> ClusterTraffic {
         self.traffic.of_cluster("provider")
+    }
+
+    /// The admission policies on the konnector's account.
+    pub(crate) fn policies(&self) -> &PoliciesInForce {
+        &self.policies
     }
 
     pub(crate) fn renewal(&self, ok: bool) {

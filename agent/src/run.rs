@@ -30,6 +30,7 @@ use crate::{
     engine,
     holder::Holders,
     metrics::Metrics,
+    policies,
     session::{client_certificate::ClientCertificateFiles, network::Network},
 };
 
@@ -170,10 +171,15 @@ impl Konnector {
         let work = async {
             consumer.synced().await;
             tracing::info!("all bindings and bundles are known; the controllers start");
+            let (clients, namespace) = (consumer.clients.clone(), Arc::clone(&consumer.namespace));
+            let metrics = Arc::clone(&self.metrics);
             let context = ControllerContext::new(consumer, recorder, self.metrics, self.sync_metrics, holders, options);
             let _inventory = self.inventory.follow(context.clone());
             let _bindings = BindingController::start(context.clone());
             let _bundles = BundleController::start(context);
+            if let Some(base) = &args.account_policies {
+                Box::pin(policies::follow(base, &namespace, &clients, metrics.policies())).await;
+            }
             std::future::pending::<()>().await;
         };
         tokio::select! {

@@ -15,6 +15,7 @@ pub mod json;
 pub mod kubeconfig;
 pub mod lease;
 pub mod managed_fields;
+pub mod policy;
 pub mod preconditions;
 pub mod queue;
 pub mod shutdown;

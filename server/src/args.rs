@@ -7,7 +7,7 @@ use bindery_api::{
     v1alpha2::{GroupResource, InformerScope, Isolation},
 };
 use bindery_proto::address::{Address, AddressError, Scheme};
-use bindery_runtime::{lease::LeaseArgs, telemetry::LogArgs, traces::TraceArgs};
+use bindery_runtime::{lease::LeaseArgs, policy::PolicyTiming, telemetry::LogArgs, traces::TraceArgs};
 use clap::{ArgAction, Parser, ValueEnum};
 use http::HeaderValue;
 use kube::Config;
@@ -20,7 +20,6 @@ mod origin;
 mod tls;
 
 use crate::{
-    policy::PolicyTiming,
     settings::{GrpcEndpoint, KubernetesEndpoint, Settings},
     tls::{TlsSource, encode_certificate},
 };

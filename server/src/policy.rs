@@ -1,5 +1,4 @@
-//! Proves that the admission policies are in force. [`WatchedPolicy`] lists them: `monitor` watches and probes each, and `force` decides
-//! what follows.
+//! Proves that the admission policies are in force. [`WatchedPolicy`] lists them, and `monitor` follows each.
 //!
 //! [`Prober`] tries the policy of `deploy/server/policy.yaml`: without it, rights on cluster-scoped objects
 //! would reach the objects of other consumers. A policy takes effect with a delay, and may be an older one, so that the server
@@ -11,7 +10,7 @@ use bindery_api::{
 };
 use bindery_runtime::{
     client::{ClientError, ClusterTraffic, Network, SharedToken},
-    errors,
+    policy::ProbeOutcome,
 };
 use k8s_openapi::api::{
     authentication::v1::{TokenRequest, TokenRequestSpec},
@@ -27,14 +26,10 @@ use secrecy::SecretString;
 
 use crate::{contract, state::State, template::Refusal, writes::WriteError};
 
-mod force;
 mod monitor;
 pub mod requests;
 
-pub use self::{
-    force::{PolicyTiming, Standing},
-    monitor::{PolicyMonitor, Standings},
-};
+pub use self::monitor::{PolicyMonitor, Standings};
 
 /// Name of the policy and of its binding.
 pub const NAME: &str = "kube-bind-binder";
@@ -63,19 +58,6 @@ pub enum WatchedPolicy {
     Requests,
     /// Limits what the server's own account writes. Nothing that the server gives relies on it.
     ServerAccount,
-}
-
-/// What a probe of a policy showed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum ProbeOutcome {
-    /// The policy is in force: it denied the probe.
-    Live,
-    /// The policy is not in force: the probe was admitted.
-    Admitted,
-    /// The policy of this version is not in force: an older version, or another policy, denied the probe.
-    OtherWords,
-    /// The probe did not reach admission, for this cause.
-    Unproved(String),
 }
 
 /// Tries the policy as the accounts of contracts.
@@ -160,7 +142,7 @@ impl Prober {
     async fn probe(&self, contract: &str) -> Result<ProbeOutcome, WriteError> {
         let token = self.token(contract).await?;
         match self.client_of(&token) {
-            Ok(client) => outcome(try_it(client, contract).await, NAME, ANSWER),
+            Ok(client) => Ok(ProbeOutcome::of(try_it(client, contract).await, NAME, ANSWER)?),
             Err(error) => Ok(ProbeOutcome::Unproved(error.to_string())),
         }
     }
@@ -228,7 +210,8 @@ async fn probe_own_account(state: &State) -> Result<ProbeOutcome, WriteError> {
         },
         ..Role::default()
     };
-    outcome(roles.create(&as_dry_run(), &probe).await, SERVER_NAME, SERVER_ANSWER)
+    let answer = roles.create(&as_dry_run(), &probe).await;
+    Ok(ProbeOutcome::of(answer, SERVER_NAME, SERVER_ANSWER)?)
 }
 
 fn as_dry_run() -> PostParams {
@@ -238,89 +221,13 @@ fn as_dry_run() -> PostParams {
     }
 }
 
-/// Judges by an answer whether the policy of that name is in force. It is if it denied the request with exactly these words.
-fn outcome<T>(answer: Result<T, kube::Error>, policy: &str, words: &str) -> Result<ProbeOutcome, WriteError> {
-    let error = match answer {
-        Ok(_) => return Ok(ProbeOutcome::Admitted),
-        Err(error) if errors::is_transient(&error) => return Err(error.into()),
-        Err(error) => error,
-    };
-    if errors::is_policy_denial(&error, policy, words) {
-        return Ok(ProbeOutcome::Live);
-    }
-    // Admission comes before the object is stored: a request that fails for an existing object was admitted.
-    if errors::is_already_exists(&error) {
-        return Ok(ProbeOutcome::Admitted);
-    }
-    if errors::policy_denials(&error).next().is_some() {
-        return Ok(ProbeOutcome::OtherWords);
-    }
-    Ok(ProbeOutcome::Unproved(errors::explain(&error)))
-}
-
 #[cfg(test)]
 mod tests {
-    use kube::core::{
-        Status,
-        response::{StatusCause, StatusDetails},
-    };
-
     use super::*;
-
-    /// A refusal with a message and, if a policy denied the request, a cause.
-    fn refusal(code: u16, message: &str, cause: Option<&str>) -> Result<(), kube::Error> {
-        let causes = cause.iter().map(|message| StatusCause {
-            reason: String::new(),
-            message: (*message).to_owned(),
-            field: String::new(),
-        });
-        let details = StatusDetails {
-            name: names::POLICY_PROBE.to_owned(),
-            group: String::new(),
-            kind: String::new(),
-            uid: String::new(),
-            causes: causes.collect(),
-            retry_after_seconds: 0,
-        };
-        let reason = if code == 409 { "AlreadyExists" } else { "Forbidden" };
-        let status = Status::failure(message, reason).with_code(code).with_details(details);
-        Err(kube::Error::Api(status.boxed()))
-    }
-
-    #[track_caller]
-    fn check(answer: Result<(), kube::Error>, expect: &ProbeOutcome) {
-        assert_eq!(&outcome(answer, NAME, ANSWER).unwrap(), expect);
-    }
-
-    #[test]
-    fn only_a_denial_in_the_policys_own_words_proves_it() {
-        let denied = |policy: &str, words: &str| {
-            let cause = format!("ValidatingAdmissionPolicy '{policy}' with binding '{policy}' denied request: {words}");
-            refusal(422, &format!("\"policy.probe\" is forbidden: {cause}"), Some(&cause))
-        };
-        check(denied(NAME, ANSWER), &ProbeOutcome::Live);
-        check(denied("other", ANSWER), &ProbeOutcome::OtherWords);
-        let (words, revision) = ANSWER.rsplit_once(' ').unwrap();
-        let revision: u32 = revision.parse().unwrap();
-        for other in [revision - 1, revision + 1, revision * 10] {
-            check(denied(NAME, &format!("{words} {other}")), &ProbeOutcome::OtherWords);
-        }
-        check(Ok(()), &ProbeOutcome::Admitted);
-        check(refusal(409, "policy.probe exists", None), &ProbeOutcome::Admitted);
-        // A name or message that repeats the words is not the policy's denial.
-        let forged = format!("ValidatingAdmissionPolicy '{NAME}' with binding '{NAME}' denied request: {ANSWER}");
-        check(refusal(403, &forged, None), &ProbeOutcome::Unproved(forged.clone()));
-        check(refusal(401, "no", None), &ProbeOutcome::Unproved("no".to_owned()));
-    }
 
     #[test]
     fn the_shipped_policy_is_the_one_that_is_asked_for() {
         let shipped = include_str!("../../deploy/server/policy.yaml");
         assert!(shipped.lines().any(|line| line.trim() == format!("message: {ANSWER}")));
-    }
-
-    #[test]
-    fn silence_is_no_answer() {
-        assert!(outcome(refusal(503, "later", None), NAME, ANSWER).is_err());
     }
 }

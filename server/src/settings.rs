@@ -4,10 +4,10 @@ use std::{collections::BTreeSet, time::Duration};
 
 use bindery_api::v1alpha2::{GroupResource, InformerScope, Isolation};
 use bindery_proto::address::Address;
+use bindery_runtime::policy::PolicyTiming;
 use http::HeaderValue;
 
 use crate::limits::Limits;
-use crate::policy::PolicyTiming;
 
 /// The settings of a server, the same on all replicas except for their names.
 #[derive(Clone, Debug)]

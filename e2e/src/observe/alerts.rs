@@ -63,7 +63,7 @@ impl fmt::Display for Fault {
 }
 
 /// The alerts, in the order of the page about them.
-pub const ALERTS: [Alert; 19] = [
+pub const ALERTS: [Alert; 20] = [
     Alert {
         name: "BinderyServerAbsent",
         key: "serverAbsent",
@@ -291,5 +291,17 @@ pub const ALERTS: [Alert; 19] = [
         severity: "ticket",
         summary: "The konnector's renewals of credentials fail or are refused",
         fault: Fault::Revoke,
+    },
+    Alert {
+        name: "BinderyKonnectorPolicyNotInForce",
+        key: "konnectorPolicyNotInForce",
+        program: Program::Konnector,
+        expression: "min by (job, policy) (bindery_policy_in_force{job=\"%{job}\"}) == 0",
+        threshold: None,
+        window: None,
+        wait: "5m",
+        severity: "page",
+        summary: "Admission policy {{ $labels.policy }} is not in force: RBAC alone limits what the konnector's token can write",
+        fault: Fault::Misconfigure,
     },
 ];

@@ -5,7 +5,7 @@ use std::{io::Write as _, time::Duration};
 use anyhow::{Context as _, Result, ensure};
 use bindery_api::{backend::Backend, holder::RecordedHolder, names::CLUSTER_BINDING, v1alpha2::ClusterBinding};
 use bindery_e2e::{
-    Gate, Prometheus, Workdir,
+    ControlPlane, Gate, Prometheus, Workdir,
     bound::Bound,
     clock, eventually, eventually_ok,
     observe::{Program, Scale, Target},
@@ -40,6 +40,8 @@ const FLAGS: [&str; 6] = [
 ];
 /// How much older a credential is than it seems: it has five minutes of its hour left.
 const AGED: &str = "3300";
+/// With what the names of the policies on the konnector's account begin.
+const KONNECTOR_POLICIES: &str = "kube-bind-konnector";
 /// Calls of each kind while the provider is cut off; an objective looks at no fewer than ten.
 const CALLS: usize = 15;
 const OBJECTS: usize = 200;
@@ -80,6 +82,7 @@ fn every_alert_fires_by_its_fault_and_falls_silent_after_the_mend() -> Result<()
         bound.provider.restart_server().await?;
         bound.consumer.stop_konnectors().await?;
         bound.consumer.set_flag("--heartbeat-interval", "2s");
+        bound.consumer.set_flag("--account-policies", KONNECTOR_POLICIES);
         bound.consumer.start_konnector().await?;
         bound.bind(&["cowboys"]).await?;
         bound.cowboys.create("billy", "ride").await?;
@@ -385,25 +388,15 @@ impl World<'_> {
         board.quiet().await
     }
 
-    /// A policy is taken away, and a certificate is about to end.
+    /// Policies are taken away, and a certificate is about to end.
     async fn misconfigured(&mut self, board: &mut Board<'_>) -> Result<()> {
-        let policy = ["BinderyPolicyNotInForce"];
-        let plane = &self.bound.provider.plane;
-        let binding = ["validatingadmissionpolicybinding", "kube-bind-server"];
-        let kept = plane
-            .kubectl(&[&["get"], &binding[..], &["-o", "json"]].concat())
-            .await?;
-        let mut kept: serde_json::Value = serde_json::from_str(&kept)?;
-        kept["metadata"] = json!({"name": kept["metadata"]["name"], "labels": kept["metadata"]["labels"]});
-        let fault = Instant::now();
-        plane.kubectl(&[&["delete"], &binding[..]].concat()).await?;
-        board.fire(&policy, fault).await?;
-        let mend = Instant::now();
-        plane.apply(&kept.to_string()).await?;
-        board.fall_silent(&policy, mend).await?;
+        let (provider, consumer) = (&self.bound.provider.plane, &self.bound.consumer.plane);
+        without_policy(board, provider, "kube-bind-server", "BinderyPolicyNotInForce").await?;
+        without_policy(board, consumer, KONNECTOR_POLICIES, "BinderyKonnectorPolicyNotInForce").await?;
 
         let ends = ["BinderyCertificateEnds"];
         let names = ["127.0.0.1", "localhost"];
+        let plane = &self.bound.provider.plane;
         let soon = jiff::Zoned::now().date().checked_add(jiff::Span::new().days(3))?;
         let fault = Instant::now();
         self.bound
@@ -453,6 +446,23 @@ impl World<'_> {
         .await
         .map(drop)
     }
+}
+
+/// The binding of a policy is deleted, and applied again.
+async fn without_policy(board: &mut Board<'_>, plane: &ControlPlane, policy: &str, alert: &'static str) -> Result<()> {
+    let alerts = [alert];
+    let binding = ["validatingadmissionpolicybinding", policy];
+    let kept = plane
+        .kubectl(&[&["get"], &binding[..], &["-o", "json"]].concat())
+        .await?;
+    let mut kept: serde_json::Value = serde_json::from_str(&kept)?;
+    kept["metadata"] = json!({"name": kept["metadata"]["name"], "labels": kept["metadata"]["labels"]});
+    let fault = Instant::now();
+    plane.kubectl(&[&["delete"], &binding[..]].concat()).await?;
+    board.fire(&alerts, fault).await?;
+    let mend = Instant::now();
+    plane.apply(&kept.to_string()).await?;
+    board.fall_silent(&alerts, mend).await
 }
 
 /// The token for the server in a kubeconfig.

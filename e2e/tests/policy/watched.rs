@@ -8,7 +8,7 @@ use bindery_api::{
     Conditions as _, names,
     v1alpha2::{APIServiceExport, APIServiceExportTemplate},
 };
-use bindery_e2e::{Provider, call::wish, eventually_ok, holds_for, http, lease, manifests, run};
+use bindery_e2e::{Consumer, Provider, call::wish, eventually_ok, holds_for, http, lease, manifests, run};
 use bindery_sdk::Client;
 use k8s_openapi::api::{
     events::v1::Event,
@@ -19,6 +19,12 @@ use kube::{Api, ResourceExt as _, api::ListParams};
 use crate::world::SOON;
 
 const TEMPLATE: &str = "sheriffs";
+/// The policies on the konnector's account.
+const OF_KONNECTOR: [&str; 3] = [
+    "kube-bind-konnector",
+    "kube-bind-konnector-account",
+    "kube-bind-konnector-claims",
+];
 const BINDING: [&str; 2] = ["validatingadmissionpolicybinding", "kube-bind-binder"];
 
 /// A provider that offers sheriffs under prefixed names, and somebody who may bind them.
@@ -85,13 +91,7 @@ impl Watched {
 
     /// Waits until the metric has a value.
     async fn shows(&self, value: &str) -> Result<()> {
-        let sample = format!("bindery_policy_in_force{{policy=\"kube-bind-binder\"}} {value}");
-        eventually_ok(sample.clone(), SOON, async || {
-            let (_, page) = http::get(self.provider.admin_port(), "/metrics").await?;
-            ensure!(page.lines().any(|line| line == sample), "{page}");
-            Ok(())
-        })
-        .await
+        shows(self.provider.admin_port(), "kube-bind-binder", value).await
     }
 
     /// Waits for an event on the ClusterBinding of a contract.
@@ -121,6 +121,41 @@ impl Watched {
     async fn apply_policy(&self) -> Result<()> {
         self.provider.plane.apply(&manifests::file("server/policy.yaml")?).await
     }
+}
+
+/// Waits until the metric of a process says this of a policy.
+async fn shows(admin: u16, policy: &str, value: &str) -> Result<()> {
+    let sample = format!("bindery_policy_in_force{{policy=\"{policy}\"}} {value}");
+    eventually_ok(sample.clone(), SOON, async || {
+        let (_, page) = http::get(admin, "/metrics").await?;
+        ensure!(page.lines().any(|line| line == sample), "{page}");
+        Ok(())
+    })
+    .await
+}
+
+#[test]
+fn a_konnector_tells_that_a_policy_on_its_account_is_gone() -> Result<()> {
+    run(async {
+        let flags = [&lease::PATIENT[..], &["--account-policies=kube-bind-konnector"]].concat();
+        let consumer = Consumer::start_with("policy-konnector", &flags).await?;
+        let admin = consumer.admin_port();
+        for policy in OF_KONNECTOR {
+            shows(admin, policy, "1").await?;
+        }
+        for policy in OF_KONNECTOR {
+            let delete = ["delete", "validatingadmissionpolicybinding", policy];
+            consumer.plane.kubectl(&delete).await?;
+            shows(admin, policy, "0").await?;
+        }
+        for file in ["konnector/account-policy.yaml", "konnector/policy.yaml"] {
+            consumer.plane.apply(&manifests::file(file)?).await?;
+        }
+        for policy in OF_KONNECTOR {
+            shows(admin, policy, "1").await?;
+        }
+        Ok(())
+    })
 }
 
 #[test]

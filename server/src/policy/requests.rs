@@ -13,14 +13,14 @@ use bindery_api::{
     names,
     v1alpha2::{BindableResourcesRequest, BindableResourcesRequestSpec},
 };
-use bindery_runtime::errors;
+use bindery_runtime::{errors, policy::ProbeOutcome};
 use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
 use kube::{Api, Client, ResourceExt as _, api::ObjectMeta};
 use parking_lot::Mutex;
 
 use self::shipped::ServerAccount;
-use super::{ProbeOutcome, as_dry_run, outcome};
+use super::as_dry_run;
 use crate::writes::WriteError;
 
 mod shipped;
@@ -260,7 +260,7 @@ impl AuthorVerifier {
 
     /// Tries what the policy forbids.
     pub(super) async fn probe(&self) -> Result<ProbeOutcome, WriteError> {
-        outcome(self.try_it().await, NAME, ANSWER)
+        Ok(ProbeOutcome::of(self.try_it().await, NAME, ANSWER)?)
     }
 
     async fn try_it(&self) -> Result<BindableResourcesRequest, kube::Error> {

@@ -50,8 +50,8 @@ const PLANNERS: [&str; 26] = [
 const ON_REQUEST: [&str; 6] = [
     "agent/src/binding/crd.rs",
     "agent/src/engine/budget/turns.rs",
+    "runtime/src/policy/force.rs",
     "server/src/controllers/service_namespace/rights.rs",
-    "server/src/policy/force.rs",
     "server/src/tls/managed/decide.rs",
     "server/src/tls/managed/plan.rs",
 ];
@@ -71,7 +71,11 @@ pub(super) fn run(only: Option<&str>) -> Result<()> {
     let folder = root().join("target/mutants");
     let tree = TreeCopy::open(folder.join("planners"))?;
     let mut missed = String::new();
-    for (package, crate_folder) in [("bindery-agent", "agent/"), ("bindery-server", "server/")] {
+    for (package, crate_folder) in [
+        ("bindery-agent", "agent/"),
+        ("bindery-runtime", "runtime/"),
+        ("bindery-server", "server/"),
+    ] {
         let files: Vec<_> = planners.iter().filter(|path| path.starts_with(crate_folder)).collect();
         if files.is_empty() {
             continue;

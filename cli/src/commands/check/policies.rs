@@ -4,19 +4,18 @@ use bindery_api::{
     names,
     v1alpha2::{APIServiceNamespace, APIServiceNamespaceSpec, BindableResourcesRequest, BindableResourcesRequestSpec},
 };
-use bindery_runtime::errors;
+use bindery_runtime::{
+    errors,
+    policy::{Probe, konnector},
+};
 use futures::future::join_all;
-use k8s_openapi::{
-    api::{
-        admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
-        core::v1::Secret,
-        rbac::v1::Role,
-    },
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+use k8s_openapi::api::{
+    admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
+    rbac::v1::Role,
 };
 use kube::{
-    Api, Client, Resource,
-    api::{ApiResource, DynamicObject, PostParams},
+    Api, Resource,
+    api::{ApiResource, DynamicObject},
 };
 use serde_json::{Value, json};
 
@@ -30,14 +29,10 @@ const POLICY: &str = "ValidatingAdmissionPolicy";
 const POLICY_BINDING: &str = "ValidatingAdmissionPolicyBinding";
 
 /// A request that a policy has to deny, and who sends it.
-pub(super) struct Probe {
-    /// Name of the policy that the request tries.
-    pub(super) policy: &'static str,
-    pub(super) resource: ApiResource,
-    pub(super) namespace: Option<String>,
-    pub(super) object: Value,
+pub(super) struct Attempt {
+    probe: Probe,
     /// Namespace and name of the ServiceAccount that sends it; none for the user.
-    pub(super) account: Option<(String, String)>,
+    account: Option<(String, String)>,
 }
 
 /// The policies among manifests that ship, each with its binding. `named` puts in the account that they are for.
@@ -61,14 +56,14 @@ pub(super) fn shipped(manifests: &[Value], named: impl Fn(&str) -> String) -> Ve
 pub(super) async fn facts(
     cluster: &Cluster,
     shipped: Vec<(String, Shipped)>,
-    probes: &[Probe],
+    attempts: &[Attempt],
 ) -> Result<Vec<PolicyFacts>, Failure> {
     let all = shipped.into_iter().map(async |(name, shipped)| {
         let policy = object::<ValidatingAdmissionPolicy>(cluster, &name);
         let binding = object::<ValidatingAdmissionPolicyBinding>(cluster, &name);
         let probe = async {
-            match probes.iter().find(|probe| probe.policy == name) {
-                Some(probe) => tried(cluster, probe).await.map(Some),
+            match attempts.iter().find(|attempt| attempt.probe.policy == name) {
+                Some(attempt) => tried(cluster, attempt).await.map(Some),
                 None => Ok(None),
             }
         };
@@ -92,30 +87,17 @@ async fn object<K: Resource<DynamicType = ()>>(cluster: &Cluster, name: &str) ->
     Ok(found.map(|object| json!(object)))
 }
 
-async fn tried(cluster: &Cluster, probe: &Probe) -> Result<Fact<ProbeOutcome>, Failure> {
-    let client = match &probe.account {
+async fn tried(cluster: &Cluster, attempt: &Attempt) -> Result<Fact<ProbeOutcome>, Failure> {
+    let client = match &attempt.account {
         None => cluster.client(),
         Some((namespace, name)) => cluster.acting_as((namespace, name))?,
     };
-    let sent = tokio::time::timeout(cluster.limit, send(client, probe)).await;
+    let sent = tokio::time::timeout(cluster.limit, attempt.probe.send(client)).await;
     Ok(match sent {
         Err(_) => Err(read::silent(cluster.limit)),
-        Ok(Err(error)) => outcome(&error, probe.policy),
+        Ok(Err(error)) => outcome(&error, &attempt.probe.policy),
         Ok(Ok(_)) => Ok(ProbeOutcome::Admitted),
     })
-}
-
-async fn send(client: Client, probe: &Probe) -> kube::Result<DynamicObject> {
-    let api: Api<DynamicObject> = match &probe.namespace {
-        None => Api::all_with(client, &probe.resource),
-        Some(namespace) => Api::namespaced_with(client, namespace, &probe.resource),
-    };
-    let object = serde_json::from_value(probe.object.clone()).map_err(kube::Error::SerdeError)?;
-    let params = PostParams {
-        dry_run: true,
-        ..PostParams::default()
-    };
-    api.create(&params, &object).await
 }
 
 /// What the refusal of a probe shows.
@@ -136,79 +118,54 @@ fn outcome(error: &kube::Error, policy: &str) -> Fact<ProbeOutcome> {
     }
 }
 
-/// The probes of the policies that limit the konnector, which runs as this account.
-pub(super) fn of_konnector((namespace, name): (&str, &str)) -> Vec<Probe> {
-    let account = Some((namespace.to_owned(), name.to_owned()));
-    let definition = json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": { "name": "probes.policy.invalid" },
-        "spec": {
-            "group": "policy.invalid", "scope": "Namespaced",
-            "names": { "plural": "probes", "singular": "probe", "kind": "Probe", "listKind": "ProbeList" },
-            "versions": [{
-                "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": { "type": "object" } },
-            }],
-        },
-    });
-    let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "synk-policy-probe" } });
-    let probe = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": names::POLICY_PROBE } });
-    vec![
-        Probe {
-            policy: "kube-bind-konnector-account",
-            resource: ApiResource::erase::<Secret>(&()),
-            namespace: Some(namespace.to_owned()),
-            object: probe,
-            account: account.clone(),
-        },
-        Probe {
-            policy: "kube-bind-konnector",
-            resource: ApiResource::erase::<CustomResourceDefinition>(&()),
-            namespace: None,
-            object: definition,
-            account: account.clone(),
-        },
-        Probe {
-            policy: "kube-bind-konnector-claims",
-            resource: ApiResource::erase::<Secret>(&()),
-            namespace: Some(namespace.to_owned()),
-            object: secret,
-            account,
-        },
-    ]
+/// The attempts at the policies that limit the konnector, which runs as this account.
+pub(super) fn of_konnector((namespace, name): (&str, &str)) -> Vec<Attempt> {
+    let probes = konnector::probes(konnector::BASE_NAME, namespace);
+    let as_account = |(probe, _)| Attempt {
+        probe,
+        account: Some((namespace.to_owned(), name.to_owned())),
+    };
+    probes.map(as_account).into()
 }
 
-/// The probes of the policies of the provider, whose server runs as this account. The policy that limits consumers can be tried for a
+/// The attempts at the policies of the provider, whose server runs as this account. The policy that limits consumers can be tried for a
 /// contract only.
-pub(super) fn of_server((home, name): (&str, &str), contract: Option<&str>) -> Vec<Probe> {
+pub(super) fn of_server((home, name): (&str, &str), contract: Option<&str>) -> Vec<Attempt> {
     let request = BindableResourcesRequestSpec {
         author: names::POLICY_PROBE.to_owned(),
         ..BindableResourcesRequestSpec::default()
     };
-    let mut probes = vec![Probe {
-        policy: "kube-bind-requests",
-        resource: ApiResource::erase::<BindableResourcesRequest>(&()),
-        namespace: Some(home.to_owned()),
-        object: json!(BindableResourcesRequest::new(names::POLICY_PROBE, request)),
+    let of_requests = Attempt {
+        probe: Probe {
+            policy: "kube-bind-requests".to_owned(),
+            resource: ApiResource::erase::<BindableResourcesRequest>(&()),
+            namespace: Some(home.to_owned()),
+            object: json!(BindableResourcesRequest::new(names::POLICY_PROBE, request)),
+        },
         account: None,
-    }];
-    probes.push(Probe {
-        policy: "kube-bind-server",
-        resource: ApiResource::erase::<Role>(&()),
-        namespace: Some(home.to_owned()),
-        object: json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": { "name": names::POLICY_PROBE },
-        }),
+    };
+    let of_account = Attempt {
+        probe: Probe {
+            policy: "kube-bind-server".to_owned(),
+            resource: ApiResource::erase::<Role>(&()),
+            namespace: Some(home.to_owned()),
+            object: json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": { "name": names::POLICY_PROBE },
+            }),
+        },
         account: Some((home.to_owned(), name.to_owned())),
-    });
-    probes.extend(contract.map(|contract| Probe {
-        policy: "kube-bind-binder",
-        resource: ApiResource::erase::<APIServiceNamespace>(&()),
-        namespace: Some(contract.to_owned()),
-        object: json!(APIServiceNamespace::new(
-            names::POLICY_PROBE,
-            APIServiceNamespaceSpec {}
-        )),
+    };
+    let of_contract = contract.map(|contract| Attempt {
+        probe: Probe {
+            policy: "kube-bind-binder".to_owned(),
+            resource: ApiResource::erase::<APIServiceNamespace>(&()),
+            namespace: Some(contract.to_owned()),
+            object: json!(APIServiceNamespace::new(
+                names::POLICY_PROBE,
+                APIServiceNamespaceSpec {}
+            )),
+        },
         account: Some((contract.to_owned(), names::KUBE_BINDER.to_owned())),
-    }));
-    probes
+    });
+    [of_requests, of_account].into_iter().chain(of_contract).collect()
 }

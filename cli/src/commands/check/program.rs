@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::{
     cluster::{CONCURRENCY, Cluster, username},
     lease,
-    policies::{self, Probe},
+    policies::{self, Attempt},
     read,
 };
 use crate::{
@@ -38,7 +38,7 @@ pub(super) struct Program<'a> {
     /// Namespace and name of the ServiceAccount here.
     pub(super) account: (&'a str, &'a str),
     pub(super) lease: &'static str,
-    pub(super) probes: Vec<Probe>,
+    pub(super) attempts: Vec<Attempt>,
 }
 
 pub(super) async fn konnector(
@@ -56,7 +56,7 @@ pub(super) async fn konnector(
         shipped_account: names::KONNECTOR,
         account,
         lease: names::KONNECTOR_LEASE,
-        probes: policies::of_konnector(account),
+        attempts: policies::of_konnector(account),
     };
     let (program, missing_definitions, deployment) = tokio::join!(
         facts(cluster, api, program),
@@ -81,7 +81,7 @@ pub(super) async fn facts(
     let ahead = api.as_ref().map_or(SignedDuration::ZERO, |api| api.ahead);
     let (missing_rights, policies, lease) = tokio::join!(
         missing(cluster, rights, program.account),
-        policies::facts(cluster, shipped, &program.probes),
+        policies::facts(cluster, shipped, &program.attempts),
         lease::facts(&cluster.clients, (home, program.lease), ahead, cluster.limit),
     );
     Ok(ProgramFacts {

@@ -65,7 +65,7 @@ pub(super) async fn facts(
         shipped_account: names::SERVER,
         account: (&args.server_namespace, &args.server_service_account),
         lease: names::SERVER,
-        probes: policies::of_server(
+        attempts: policies::of_server(
             (&args.server_namespace, &args.server_service_account),
             alive.map(|(contract, _)| contract.as_str()),
         ),

@@ -19,6 +19,7 @@
 {{- if .Values.onlyOwnBindings }}
 - --only-own-bindings
 {{- end }}
+- --account-policies={{ include "konnector.clusterName" (list .) }}
 {{- $bundles := include "konnector.clusterName" (list . "bundles") }}
 {{- if ne $bundles "kube-bind-konnector-bundles" }}
 - --bundles-role={{ $bundles }}

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bindery_api::v1alpha2::{APIServiceExport, APIServiceExportRequest, BoundSchema, BoundSchemaSpec};
+use bindery_runtime::policy::Standing;
 use jiff::Timestamp;
 use k8s_openapi::api::{
     core::v1::Namespace,
@@ -10,10 +11,7 @@ use k8s_openapi::api::{
 };
 
 use super::schemas;
-use crate::{
-    policy::Standing,
-    template::{ExportPlan, Refusal},
-};
+use crate::template::{ExportPlan, Refusal};
 
 /// An export, and what its plan depends on.
 pub(super) struct Observed<'a> {

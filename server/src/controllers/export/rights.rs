@@ -6,13 +6,14 @@ use bindery_api::{
     conditions::{false_condition, true_condition},
     v1alpha2::GroupResource,
 };
+use bindery_runtime::policy::Standing;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
 
 use super::observed::Observed;
 use crate::{
     controllers::grants,
-    policy::{self, Standing},
+    policy,
     rbac::{self, Grant, Scopes},
     template::Refusal,
     writes::Write,

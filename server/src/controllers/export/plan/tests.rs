@@ -4,6 +4,7 @@ use bindery_api::{
     hash, meta,
     v1alpha2::{APIServiceExportRequest, BoundSchema, BoundSchemaSpec, SchemaUpdatePolicy, Scope},
 };
+use bindery_runtime::policy::Standing;
 use k8s_openapi::{
     api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
     apimachinery::pkg::apis::meta::v1::OwnerReference,
@@ -13,7 +14,6 @@ use serde_json::Value;
 use super::{super::observed::ClaimsSeen, *};
 use crate::{
     contract::{self, NewContract},
-    policy::Standing,
     principal::Principal,
     settings::tests::settings,
     template::{

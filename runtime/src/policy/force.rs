@@ -34,7 +34,7 @@ pub(super) enum PolicyEvent {
     Refused,
     /// The probe, which the policy forbids, was admitted.
     Admitted,
-    /// The probe was refused, and not in the words of this server's version of the policy: an older version or another policy did.
+    /// The probe was refused, and not in the words of this program's version of the policy: an older version or another policy did.
     OtherWords,
     /// The probe did not show anything: it failed, or nobody answered in time.
     Unclear,
