@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// How long a change waits for more changes, so that one probe serves all of them.
-const LULL: Duration = Duration::from_secs(1);
+const DEBOUNCE: Duration = Duration::from_secs(1);
 /// How long after a change the policy is probed once more. API servers take a moment until they apply a changed policy.
 const SETTLE: Duration = Duration::from_secs(15);
 /// How soon to probe again a policy that is gone, or that could not be probed.
@@ -107,7 +107,7 @@ impl PolicyForce {
     /// Takes in an event. `at` is when a change was seen, or when a probe began: a probe tells of no later time.
     pub(super) fn on(&mut self, event: PolicyEvent, at: Instant) {
         if event == PolicyEvent::Changed {
-            self.next = self.next.min(at + LULL);
+            self.next = self.next.min(at + DEBOUNCE);
             self.settled = Some(at + SETTLE);
             return;
         }
