@@ -16,6 +16,7 @@ use crate::model::{
 
 mod contents;
 mod ends;
+mod interruptions;
 mod listing;
 mod orphans;
 mod retained;
@@ -23,6 +24,7 @@ mod scope;
 
 pub(crate) use contents::{Compared, Contents, Shown};
 use ends::RecentEnds;
+use interruptions::Interruptions;
 pub(crate) use listing::Listing;
 pub use orphans::Orphans;
 pub(crate) use orphans::{Orphan, OrphanKind};
@@ -56,6 +58,7 @@ pub(crate) struct Index<P: Known> {
     retained: usize,
     /// The objects of the consumer whose end was seen last, since the answer to the creation of a copy may come later.
     recent_ends: RecentEnds,
+    interruptions: Interruptions,
     /// Number of the list that began last.
     round: u32,
     /// The number of known objects of the provider, and the length of what is kept of them beside their contents.
@@ -181,6 +184,7 @@ impl<P: Known> Index<P> {
             unsourced: 0,
             retained: 0,
             recent_ends: RecentEnds::default(),
+            interruptions: Interruptions::default(),
             round: 0,
             provided: Provided::default(),
             held: None,
@@ -266,6 +270,7 @@ impl<P: Known> Index<P> {
         if !self.consumer_lists.set_scope(scope) {
             return None;
         }
+        self.interruptions.keep_watches(|watch| scope.has_watch(watch));
         let unwatched: Vec<_> = self.rows.keys().filter(|one| !scope.has(one)).cloned().collect();
         let keys = unwatched.iter().flat_map(|namespace| self.keys_in(namespace));
         let keys: Vec<_> = keys.collect();
@@ -414,6 +419,21 @@ impl<P: Known> Index<P> {
         place.is_some_and(|place| std::mem::replace(&mut place.assumed, assumed) != assumed)
     }
 
+    /// Notes that a watch of the consumer was interrupted: that of a namespace or, with `None`, that of the whole cluster.
+    pub(crate) fn consumer_interrupted(&mut self, namespace: Option<&Arc<str>>) {
+        self.interruptions.begin(namespace);
+    }
+
+    /// Notes that a watch of the consumer goes on. Returns the objects that waited for it.
+    pub(crate) fn consumer_followed(&mut self, namespace: Option<&Arc<str>>) -> Vec<ObjectKey> {
+        self.interruptions.end(namespace)
+    }
+
+    /// Whether a copy has to wait before it is deleted, since the watch of its source is interrupted.
+    pub(crate) fn awaits_consumer(&mut self, key: &ObjectKey) -> bool {
+        self.interruptions.holds(key)
+    }
+
     /// Notes that the consumer went back in time: whatever version of an object of this namespace, or with `None` of any, it shows next
     /// counts as newer.
     pub(crate) fn consumer_rewound(&mut self, namespace: Option<&Arc<str>>) {
@@ -440,6 +460,12 @@ impl<P: Known> Index<P> {
     /// Whether the end of the consumer's object of this UID was seen. The answer to an earlier read of it may still come.
     pub(crate) fn has_ended(&self, uid: &str) -> bool {
         self.recent_ends.contains(&uid.into())
+    }
+
+    /// Notes a change of a consumer object from a watch. Returns false if a newer version is known, or the end of the object: a read or the
+    /// answer to a write may show it before a watch that lags does. A list that shows such an object is right, as after a restore.
+    pub(crate) fn consumer_changed(&mut self, key: &ObjectKey, object: Object) -> bool {
+        !self.has_ended(&object.meta.uid) && self.consumer_seen(key, object)
     }
 
     /// Notes a consumer object from a list, watch or read. Returns false if a newer version is known.

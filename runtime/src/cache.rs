@@ -257,7 +257,7 @@ fn event_handler<K: Resource + Send + Sync + 'static>(shared: Arc<Shared<K>>) ->
         }
         Event::Following => shared.recovered(),
         // A list replaces all that was known, whatever its versions.
-        Event::Rewound => {}
+        Event::Rewound | Event::Ended => {}
         Event::Applied(Shown { object, held }) => {
             shared.recovered();
             shared.set(&ObjectKey::of(&object), Some((&Arc::new(object), held)), Priority::Live);

@@ -60,6 +60,9 @@ pub enum Event<T> {
     Complete(String),
     /// A watch request was accepted: changes follow.
     Following,
+    /// A watch request ended. Nothing is shown until the next one is accepted ([`Event::Following`]), not even that the cluster was
+    /// restored from a backup.
+    Ended,
     /// An object was created or changed.
     Applied(T),
     /// An object was deleted; this is its last state.

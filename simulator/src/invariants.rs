@@ -66,6 +66,15 @@ pub struct Written<'a> {
     pub is_disturbed: bool,
 }
 
+// === impl Written ===
+
+impl Written<'_> {
+    /// Whether it is a creation whose request the network disturbed.
+    fn is_late_creation(&self) -> bool {
+        self.is_disturbed && self.change.before.is_none()
+    }
+}
+
 /// Checks each write, and keeps what later checks need.
 #[derive(Debug, Default)]
 pub struct Invariants {
@@ -76,6 +85,8 @@ pub struct Invariants {
     paused: paused::Paused,
     overwritten: overwritten::Overwritten,
     rewinds: rewinds::Rewinds,
+    /// UIDs of objects of consumers that requests made which the network disturbed: one that is late makes an object again that is gone.
+    made_late: BTreeSet<String>,
     violations: Vec<Violation>,
     seen: BTreeSet<(Invariant, BTreeSet<Circumstance>)>,
 }
@@ -126,6 +137,9 @@ impl Invariants {
                 }
             }
             Cluster::Consumer(_) | Cluster::Clone(_) => {
+                if let Some(made) = written.change.after.as_deref().filter(|_| written.is_late_creation()) {
+                    self.made_late.insert(marks::uid(made).to_owned());
+                }
                 let deleted = self.sources.note(&seen);
                 self.paused.note(&seen);
                 self.overwritten.note(&seen);
@@ -170,8 +184,8 @@ impl Invariants {
         }
     }
 
-    /// The violation that a write is which came when everything was at rest.
-    pub fn unrest(&mut self, ledger: &Ledger, clusters: &impl Clusters, written: &Written<'_>) -> Violation {
+    /// The violation that a write is which came when everything was at rest; `None` for one that is expected then.
+    pub fn unrest(&mut self, ledger: &Ledger, clusters: &impl Clusters, written: &Written<'_>) -> Option<Violation> {
         let seen = Seen {
             ledger,
             clusters,
@@ -197,7 +211,7 @@ impl Invariants {
             Cluster::Consumer(_) | Cluster::Clone(_) => self.rewinds.of_source(written.on, uid),
         };
         violation.circumstances.extend(found);
-        violation
+        (!rest::waits_for_forced_namespace(key, &violation.circumstances)).then_some(violation)
     }
 
     /// Whether this invariant was violated.

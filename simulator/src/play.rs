@@ -401,8 +401,9 @@ impl Player {
     fn unrest(&mut self, unrest: &WorldChange) {
         let mut checker = self.checker.borrow_mut();
         let written = checker.written(unrest);
-        let violation = checker.invariants.unrest(&self.users.ledger, &self.world, &written);
-        checker.invariants.report(violation);
+        if let Some(violation) = checker.invariants.unrest(&self.users.ledger, &self.world, &written) {
+            checker.invariants.report(violation);
+        }
     }
 
     fn outcome(mut self, seed: u64) -> (Outcome, Trace) {

@@ -84,7 +84,9 @@ impl BindingController {
                 BindingOp::DeleteCrd { name, .. } if self.still_has_objects(name, &mut outcome).await => {
                     return outcome;
                 }
-                BindingOp::RemoveFinalizer if self.still_owns_crds(binding, &mut outcome).await => return outcome,
+                BindingOp::RemoveFinalizer if self.still_owns_crds(binding, runtime, &mut outcome).await => {
+                    return outcome;
+                }
                 _ => match self.step(binding, op, runtime).await {
                     Ok(()) => continue,
                     Err(error) => {
@@ -128,8 +130,15 @@ impl BindingController {
     }
 
     /// Whether a binding that ends has a CRD that the cache does not show, as after a restore of the cluster, or may have one. The garbage
-    /// collector would end that CRD after the binding, and the objects of the CRD would keep the konnector's finalizer for ever.
-    async fn still_owns_crds(&self, binding: &APIServiceBinding, outcome: &mut ApplyOutcome) -> bool {
+    /// collector would end that CRD after the binding, and the objects of the CRD would keep the konnector's finalizer for ever. A CRD whose
+    /// objects were let go may end after the binding: a user who first deleted the binding with propagation policy Orphan, and then with
+    /// another one, wants that.
+    async fn still_owns_crds(
+        &self,
+        binding: &APIServiceBinding,
+        runtime: &BindingRuntime,
+        outcome: &mut ApplyOutcome,
+    ) -> bool {
         let crds: Api<CustomResourceDefinition> = Api::all(self.context.consumer.clients.write.clone());
         let mut names = self
             .needed_crds
@@ -144,8 +153,8 @@ impl BindingController {
                 .flat_map(|status| &status.bound_schemas)
                 .map(names::bound_schema),
         );
-        for name in names {
-            match crds.get_opt(&name).await {
+        for name in names.iter().filter(|name| !runtime.has_let_go(name)) {
+            match crds.get_opt(name).await {
                 Ok(Some(crd)) if owns_crd(binding, &crd) && !orphans_crd(binding, &crd) => {
                     outcome.is_stale = true;
                     outcome.problem = Some(format!("the binding has CRD {name}, which the watch has not shown yet"));

@@ -296,6 +296,12 @@ impl BindingRuntime {
         self.releasers.insert(name, (releaser, link));
     }
 
+    /// Whether the objects of a CRD that stays were let go, and none is left.
+    pub(super) fn has_let_go(&self, name: &str) -> bool {
+        let releaser = self.releasers.get(name).map(|(releaser, _)| releaser);
+        releaser.is_some_and(|releaser| releaser.mode() == DrainMode::LetGo && is_done(&releaser.progress().borrow()))
+    }
+
     /// Stops a releaser.
     pub(super) fn stop_releaser(&mut self, name: &str) {
         self.releasers.remove(name);

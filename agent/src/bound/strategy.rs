@@ -269,7 +269,7 @@ impl SyncStrategy for Bound {
                 let key = ObjectKey::new(Arc::clone(&meta.namespace), Arc::clone(&meta.name));
                 self.references.gone(&key);
             }
-            Event::Rewound | Event::Following | Event::Failed(_) => {}
+            Event::Rewound | Event::Following | Event::Ended | Event::Failed(_) => {}
         }
     }
 

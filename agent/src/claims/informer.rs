@@ -118,6 +118,7 @@ fn copy_of(event: &Event<Object>) -> Event<Object> {
         }),
         Event::Complete(version) => Event::Complete(version.clone()),
         Event::Following => Event::Following,
+        Event::Ended => Event::Ended,
         Event::Applied(object) => Event::Applied(object.clone()),
         Event::Deleted(object) => Event::Deleted(object.clone()),
         Event::Failed(Error::Api(status)) => Event::Failed(Error::Api(status.clone())),

@@ -63,7 +63,7 @@ impl DrainState {
     pub(super) fn watched(&mut self, collection: &Collection, event: Event<DrainedObject>) -> Vec<ObjectKey> {
         let state = self.collections.entry(collection.clone()).or_default();
         match event {
-            Event::Rewound => {}
+            Event::Rewound | Event::Ended => {}
             Event::Reset => state.listing.clear(),
             Event::Listed(object) => state.listing.extend([entry(object)]),
             Event::Unreadable(named) => {

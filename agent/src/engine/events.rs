@@ -80,7 +80,7 @@ pub(crate) fn consumer<F: SyncStrategy>(
                 let Some(mut index) = current() else {
                     return;
                 };
-                if index.consumer_seen(&key, object) && shared.is_due(&mut index, &key) {
+                if index.consumer_changed(&key, object) && shared.is_due(&mut index, &key) {
                     shared.changes.shown(&key);
                     shared.queue.add(key, Priority::Live);
                 }
@@ -93,7 +93,11 @@ pub(crate) fn consumer<F: SyncStrategy>(
                 shared.changes.shown(&key);
                 shared.queue.add(key, Priority::Live);
             }
-            Event::Failed(_) | Event::Following => {}
+            Event::Ended | Event::Failed(_) => shared.index.lock().consumer_interrupted(namespace.as_ref()),
+            Event::Following => {
+                let waiting = shared.index.lock().consumer_followed(namespace.as_ref());
+                shared.enqueue(waiting, Priority::Live);
+            }
         }
     }
 }
@@ -209,7 +213,7 @@ pub(crate) fn provider_cluster<F: SyncStrategy>(shared: Arc<Shared<F>>) -> impl 
                 }
             }
             Event::Failed(_) => shared.list_places(),
-            Event::Following => {}
+            Event::Following | Event::Ended => {}
         }
     }
 }
@@ -355,7 +359,7 @@ impl<F: SyncStrategy> Shared<F> {
         }
         let failure = match event {
             Event::Failed(error) => Some(error),
-            Event::Rewound | Event::Reset | Event::Listed(_) | Event::Unreadable(_) => return,
+            Event::Rewound | Event::Reset | Event::Listed(_) | Event::Unreadable(_) | Event::Ended => return,
             _ => None,
         };
         let mut issues = self.issues.lock();

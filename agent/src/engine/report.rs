@@ -1,7 +1,7 @@
 //! The problems of an engine's objects and watches, and the messages about them.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     fmt,
     sync::Arc,
     time::Duration,
@@ -81,6 +81,9 @@ pub(crate) enum Watched {
 /// object comes as an event.
 pub(crate) const INVALID_RETRY: Duration = Duration::from_mins(5);
 
+/// At most this many reasons are told why objects are not in sync.
+const REASONS_TOLD_MAX: usize = 4;
+
 /// A right counts as missing after this many refusals in a row: an API server that starts may not know any role for a moment.
 const FORBIDDEN_MIN: u32 = 3;
 
@@ -157,18 +160,40 @@ impl Issues {
         problems.min_by(|one, other| one.message.cmp(&other.message))
     }
 
-    /// The most important problem: a failing watch, or else the issue of the first object by name.
+    /// The most important problem: a failing watch, or else the issues of objects.
     pub(crate) fn problem(&self) -> Option<Problem> {
         let watches = self.watch.iter().map(|(watched, failure)| failure.problem(watched));
         let first = watches.min_by(|one, other| one.message.cmp(&other.message));
-        first.or_else(|| {
-            let (key, issue) = self.failed().min_by_key(|(key, _)| *key)?;
-            Some(Problem {
-                reason: issue.reason,
-                message: format!("{key}: {}", issue.message),
-                cause: issue.cause,
-                namespace: Some(Arc::clone(&key.namespace)).filter(|namespace| !namespace.is_empty()),
-            })
+        first.or_else(|| self.problem_of_objects())
+    }
+
+    /// The issues of the objects that failed, as one problem. Its message tells of each reason the first object by name, since a reason that
+    /// many objects have must not hide another one. It has no numbers: it would change with each object.
+    fn problem_of_objects(&self) -> Option<Problem> {
+        let mut firsts: BTreeMap<&str, (&ObjectKey, &Issue, bool)> = BTreeMap::new();
+        for (key, issue) in self.failed() {
+            let first = firsts.entry(issue.reason).or_insert((key, issue, false));
+            first.2 |= first.0 != key;
+            if key < first.0 {
+                (first.0, first.1) = (key, issue);
+            }
+        }
+        let mut firsts: Vec<_> = firsts.into_values().collect();
+        firsts.sort_by_key(|(key, ..)| *key);
+        let told = firsts.iter().take(REASONS_TOLD_MAX).map(|(key, issue, has_others)| {
+            let others = if *has_others { " (and others)" } else { "" };
+            format!("{key}{others}: {}", issue.message)
+        });
+        let mut message = told.collect::<Vec<_>>().join("; ");
+        if firsts.len() > REASONS_TOLD_MAX {
+            message += "; and others, for other reasons";
+        }
+        let (key, issue, _) = firsts.first()?;
+        Some(Problem {
+            reason: issue.reason,
+            message,
+            cause: issue.cause,
+            namespace: Some(Arc::clone(&key.namespace)).filter(|namespace| !namespace.is_empty()),
         })
     }
 }
@@ -309,6 +334,34 @@ mod tests {
         assert!(issues.set(&ObjectKey::new("ns", "a"), Some(&orphan)));
         assert!(issues.is_noted(&ObjectKey::new("ns", "a")));
         assert_eq!((issues.count(), issues.problem()), (0, None));
+    }
+
+    #[test]
+    fn no_reason_hides_another_one() {
+        let mut issues = Issues::default();
+        let mut set = |name: &str, reason, message: &str| {
+            issues.set(&ObjectKey::new("ns", name), Some(&Issue::blocked(reason, &message)));
+            issues
+                .problem()
+                .map(|problem| (problem.reason, problem.message))
+                .unwrap()
+        };
+        assert_eq!(set("c", "Conflict", "taken"), ("Conflict", "ns/c: taken".to_owned()));
+        assert_eq!(
+            set("d", "OlderSource", "accept it"),
+            ("Conflict", "ns/c: taken; ns/d: accept it".to_owned())
+        );
+        assert_eq!(
+            set("a", "OlderSource", "accept this"),
+            ("OlderSource", "ns/a (and others): accept this; ns/c: taken".to_owned())
+        );
+        set("e", "Invalid", "too long");
+        set("f", "TooLarge", "too large");
+        let (_, message) = set("g", "Forbidden", "no");
+        assert!(
+            message.contains("too large") && message.ends_with("; and others, for other reasons"),
+            "{message}"
+        );
     }
 
     #[test]

@@ -177,6 +177,9 @@ impl<F: SyncStrategy> Shared<F> {
                 if op.is_guarded() && !self.may_delete() {
                     return Ok(None);
                 }
+                if op.is_deletion() && !op.is_on_consumer() && self.index.lock().awaits_consumer(key) {
+                    return Ok(None);
+                }
                 match self.apply(key, &place, op, trigger).await {
                     Ok(Some(learned)) => {
                         self.learn(key, learned, &uids, op, known);

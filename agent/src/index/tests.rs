@@ -337,6 +337,25 @@ fn copies_of_a_place_that_is_not_listed_are_no_orphans() {
 }
 
 #[test]
+fn a_watch_that_lags_brings_no_object_back_that_has_ended_and_a_list_does() {
+    let mut index = index();
+    index.consumer_seen(&key("a"), object("ns", "a", "u", 5));
+    let planned = PlannedUids::of(index.pair(&key("a")).unwrap());
+    index.learn(&key("a"), Learned::ConsumerGone, &planned);
+    assert!(!index.consumer_changed(&key("a"), object("ns", "a", "u", 4)));
+    assert!(index.pair(&key("a")).is_none());
+    assert!(
+        index.consumer_changed(&key("a"), object("ns", "a", "next", 7)),
+        "another object of the name"
+    );
+    list_consumer(&mut index, vec![object("ns", "a", "u", 4)], 9);
+    assert!(
+        index.consumer_changed(&key("a"), object("ns", "a", "u", 10)),
+        "it was restored"
+    );
+}
+
+#[test]
 fn a_late_answer_brings_no_object_back_that_has_ended() {
     let mut index = index();
     list_consumer(&mut index, vec![], 1);

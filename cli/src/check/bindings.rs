@@ -64,14 +64,7 @@ where
             continue;
         }
         match object.condition(READY) {
-            Some(ready) if ready.is_true() => match object.condition(ORPHANED_OBJECTS) {
-                Some(orphaned) if orphaned.is_true() => found.warn(
-                    check,
-                    format!("{named} is ready, and has orphans: {}", orphaned.message),
-                    format!("kubectl bind orphans {name}{flags}"),
-                ),
-                _ => found.passed(check, format!("{named} is ready")),
-            },
+            Some(ready) if ready.is_true() => found.passed(check, format!("{named} is ready")),
             Some(ready) if is_error(ready) && object.condition(HELD).is_some_and(is_error) => found.fail(
                 check,
                 not_ready(&named, ready),
@@ -84,6 +77,13 @@ where
                 format!("the konnector has not seen {named} yet"),
                 "see whether the konnector runs: check konnector-lease",
             ),
+        }
+        if let Some(orphaned) = object.condition(ORPHANED_OBJECTS).filter(|orphaned| orphaned.is_true()) {
+            found.warn(
+                check,
+                format!("{named} has orphans: {}", orphaned.message),
+                format!("kubectl bind orphans {name}{flags}"),
+            );
         }
     }
 }

@@ -77,19 +77,22 @@ checks! {
         mend "Set both clocks by NTP, such as with `timedatectl set-ntp true`."
     KonnectorDefinitions "konnector-definitions" Konnector
         looks "Checks whether this cluster serves APIServiceBindings and APIServiceBindingBundles."
-        mend "Run `kubectl bind deploy`."
+        mend "Run `kubectl bind deploy`, or upgrade the release of Helm."
     KonnectorRights "konnector-rights" Konnector
         looks "Checks whether the konnector's ServiceAccount has every right that the shipped roles give, by SubjectAccessReviews. Rights on bound resources belong to the bindings, whose conditions report them."
-        mend "Run `kubectl bind deploy`, which restores the roles, or add the rules that are printed to ClusterRole `kube-bind-konnector`, or to Role `konnector` for rights in one namespace."
+        mend "Run `kubectl bind deploy` or upgrade the release of Helm, which restores the roles, or add the rules that are printed to ClusterRole `kube-bind-konnector`, or to Role `konnector` for rights in one namespace."
     KonnectorPolicy "konnector-policy" Konnector
         looks "Checks whether the ValidatingAdmissionPolicies that limit the konnector exist and are those of this release."
-        mend "Run `kubectl bind deploy`."
+        mend "Delete the policy, if it differs, and run `kubectl bind deploy`, or upgrade the release of Helm. Both only add to what others put into it."
     KonnectorPolicyBinding "konnector-policy-binding" Konnector
         looks "Checks whether each of these policies is bound with action Deny, without which it does nothing."
-        mend "Run `kubectl bind deploy`."
+        mend "Delete the binding, if it differs, and run `kubectl bind deploy`, or upgrade the release of Helm. Both only add to what others put into it."
     KonnectorPolicyInForce "konnector-policy-in-force" Konnector
         looks "Checks whether each of these policies denies a request, sent as a dry run in the konnector's name, that it has to deny. Skipped for a user who may not impersonate the konnector."
-        mend "Wait a few seconds after a change of the policy; then run `kubectl bind deploy`."
+        mend "Wait a few seconds after a change of the policy; then run `kubectl bind deploy`, or upgrade the release of Helm."
+    KonnectorDeployment "konnector-deployment" Konnector
+        looks "Checks whether the last rollout of Deployment `konnector` is complete. Skipped where there is none."
+        mend "See why the new Pod does not start: `kubectl get pods -n kube-bind`, and its log. To take the change back, `helm rollback` the release, or run `kubectl rollout undo deployment/konnector -n kube-bind`."
     KonnectorLease "konnector-lease" Konnector
         looks "Checks whether a konnector holds Lease `kube-bind` and renews it. A Lease that looks old is watched until it would expire, so that a wrong clock does not count as a missing leader."
         mend "See the log of the konnector, and start it again: `kubectl rollout restart deployment/konnector -n kube-bind`."
@@ -152,13 +155,16 @@ checks! {
         mend "Apply the manifests of `deploy/server` of the server's release again."
     ServerPolicy "server-policy" Provider
         looks "Checks whether the ValidatingAdmissionPolicies that limit consumers, those who request bindings, and the server's account, exist and are those of this release."
-        mend "Apply `deploy/server/policy.yaml`, `deploy/server/requests-policy.yaml` and `deploy/server/account-policy.yaml`."
+        mend "Apply `deploy/server/policy.yaml`, `deploy/server/requests-policy.yaml` and `deploy/server/account-policy.yaml`, or delete the policy, if it differs, and upgrade the release of Helm."
     ServerPolicyBinding "server-policy-binding" Provider
         looks "Checks whether each of these policies is bound with action Deny."
-        mend "Apply `deploy/server/policy.yaml`, `deploy/server/requests-policy.yaml` and `deploy/server/account-policy.yaml`."
+        mend "Apply `deploy/server/policy.yaml`, `deploy/server/requests-policy.yaml` and `deploy/server/account-policy.yaml`, or delete the binding, if it differs, and upgrade the release of Helm."
     ServerPolicyInForce "server-policy-in-force" Provider
         looks "Checks whether each of these policies denies its probe, an object named `policy.probe` that is created as a dry run."
         mend "Wait a few seconds after a change of the policy; then apply it again."
+    ServerDeployment "server-deployment" Provider
+        looks "Checks whether the last rollout of Deployment `bindery-server` is complete. Skipped where there is none."
+        mend "See why the new Pod does not start: `kubectl get pods -n kube-bind`, and its log. To take the change back, `helm rollback` the release, or run `kubectl rollout undo deployment/bindery-server -n kube-bind`."
     ServerLease "server-lease" Provider
         looks "Checks whether a server holds Lease `bindery-server` and renews it. Without a leader, calls are answered and no controller works."
         mend "See the log of the server, and start it again."

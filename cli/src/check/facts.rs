@@ -123,8 +123,6 @@ pub(crate) enum CertificateFault {
 pub(crate) struct KonnectorFacts {
     /// CustomResourceDefinitions of the konnector that are not served.
     pub(crate) missing_definitions: Fact<Vec<String>>,
-    /// Its Deployment, if there is one.
-    pub(crate) deployment: Fact<Option<DeploymentFacts>>,
     pub(crate) program: ProgramFacts,
 }
 
@@ -134,6 +132,10 @@ pub(crate) struct DeploymentFacts {
     pub(crate) image: Option<String>,
     pub(crate) wanted: i32,
     pub(crate) available: i32,
+    /// Whether all replicas are of the present version and available.
+    pub(crate) is_rolled_out: bool,
+    /// Namespace and name of the release of Helm that it belongs to, if it does.
+    pub(crate) helm: Option<(String, String)>,
 }
 
 /// What konnector and server have alike.
@@ -141,6 +143,10 @@ pub(crate) struct DeploymentFacts {
 pub(crate) struct ProgramFacts {
     /// Namespace and name of its ServiceAccount.
     pub(crate) account: (String, String),
+    /// Name of its Deployment.
+    pub(crate) deployment_name: &'static str,
+    /// Its Deployment, if there is one.
+    pub(crate) deployment: Fact<Option<DeploymentFacts>>,
     /// Rights that the shipped roles give, and the account lacks.
     pub(crate) missing_rights: Fact<Vec<Right>>,
     pub(crate) policies: Vec<PolicyFacts>,

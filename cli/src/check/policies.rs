@@ -25,6 +25,8 @@ pub(super) struct PolicyChecks<'a> {
     pub(super) bound: Check,
     pub(super) in_force: Check,
     pub(super) mend: &'a str,
+    /// How kubectl reaches the cluster.
+    pub(super) flags: &'a str,
     /// What to do instead if the program is of another release than this command.
     pub(super) other_release: Option<&'a str>,
     /// The right that a user needs for the probe.
@@ -33,10 +35,9 @@ pub(super) struct PolicyChecks<'a> {
 
 pub(super) fn judge(policies: &[PolicyFacts], checks: &PolicyChecks<'_>, found: &mut Findings) {
     for policy in policies {
-        let named = format!("ValidatingAdmissionPolicy {}", policy.name);
         object(
             checks.present,
-            &named,
+            ("ValidatingAdmissionPolicy", &policy.name),
             &policy.policy,
             &policy.shipped.policy,
             checks,
@@ -44,10 +45,9 @@ pub(super) fn judge(policies: &[PolicyFacts], checks: &PolicyChecks<'_>, found: 
         );
     }
     for policy in policies {
-        let named = format!("ValidatingAdmissionPolicyBinding {}", policy.name);
         object(
             checks.bound,
-            &named,
+            ("ValidatingAdmissionPolicyBinding", &policy.name),
             &policy.binding,
             &policy.shipped.binding,
             checks,
@@ -61,12 +61,13 @@ pub(super) fn judge(policies: &[PolicyFacts], checks: &PolicyChecks<'_>, found: 
 
 fn object(
     check: Check,
-    named: &str,
+    (kind, name): (&str, &str),
     live: &Fact<Option<Value>>,
     shipped: &Value,
     checks: &PolicyChecks<'_>,
     found: &mut Findings,
 ) {
+    let named = format!("{kind} {name}");
     match live {
         Err(unread) => {
             let right = "get validatingadmissionpolicies and validatingadmissionpolicybindings";
@@ -83,7 +84,13 @@ fn object(
             Some(field) => found.differs(
                 check,
                 format!("{named} is not the one of this release: {field} differs"),
-                checks.mend,
+                // To apply it again may only add to what others put into it.
+                format!(
+                    "kubectl{} delete {} {name}, then {}",
+                    checks.flags,
+                    kind.to_lowercase(),
+                    checks.mend
+                ),
                 checks.other_release,
             ),
         },

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{
     Check, cluster,
-    facts::{ContractFacts, Facts, KonnectorFacts, LeaseFacts, ProgramFacts, ProviderFacts},
+    facts::{ContractFacts, DeploymentFacts, Facts, KonnectorFacts, LeaseFacts, ProgramFacts, ProviderFacts},
     finding::Findings,
     policies::{self, PolicyChecks},
     rights, versions,
@@ -17,15 +17,18 @@ use super::{
 struct ShippedNames {
     folder: &'static str,
     account: &'static str,
+    chart: &'static str,
 }
 
 const SHIPPED_KONNECTOR: ShippedNames = ShippedNames {
     folder: "deploy/konnector",
     account: KONNECTOR,
+    chart: "deploy/charts/bindery-konnector",
 };
 const SHIPPED_SERVER: ShippedNames = ShippedNames {
     folder: "deploy/server",
     account: SERVER,
+    chart: "deploy/charts/bindery-server",
 };
 
 /// The CustomResourceDefinitions of the konnector, as arguments of `kubectl apply`.
@@ -35,6 +38,7 @@ const CONSUMER_DEFINITIONS: &str =
 /// The checks of one program, and the words of its mends.
 struct ProgramChecks<'a> {
     rights: Check,
+    deployment: Check,
     lease: Check,
     clock: Check,
     policies: PolicyChecks<'a>,
@@ -74,6 +78,7 @@ pub(super) fn konnector(facts: &Facts, found: &mut Findings) {
     let other_release = other_release(facts, "the konnector", konnector_release(facts));
     let checks = ProgramChecks {
         rights: Check::KonnectorRights,
+        deployment: Check::KonnectorDeployment,
         lease: Check::KonnectorLease,
         clock: Check::KonnectorClock,
         policies: PolicyChecks {
@@ -81,11 +86,12 @@ pub(super) fn konnector(facts: &Facts, found: &mut Findings) {
             bound: Check::KonnectorPolicyBinding,
             in_force: Check::KonnectorPolicyInForce,
             mend: &deploy,
+            flags,
             other_release: other_release.as_deref(),
             probe_right: "impersonate the konnector's ServiceAccount",
         },
         restore: &deploy,
-        restart: match &konnector.deployment {
+        restart: match &program.deployment {
             Ok(None) => format!("see that a pod of the konnector runs, and its log: kubectl get pods -n {home}{flags}"),
             Ok(Some(_)) | Err(_) => format!(
                 "kubectl rollout restart deployment/{KONNECTOR} -n {home}{flags}; kubectl logs deployment/{KONNECTOR} -n {home}{flags}"
@@ -94,7 +100,7 @@ pub(super) fn konnector(facts: &Facts, found: &mut Findings) {
         program: "the konnector",
         roles: ["ClusterRole kube-bind-konnector", "Role konnector"],
     };
-    judge(program, &checks, &replicas(konnector), found);
+    judge(program, &checks, flags, found);
     konnector_version(facts, found);
 }
 
@@ -119,6 +125,7 @@ pub(super) fn server(provider: &ProviderFacts, facts: &Facts, found: &mut Findin
     let other_release = other_release(facts, "the server", server_release(facts));
     let checks = ProgramChecks {
         rights: Check::ServerRights,
+        deployment: Check::ServerDeployment,
         lease: Check::ServerLease,
         clock: Check::ServerClock,
         policies: PolicyChecks {
@@ -128,6 +135,7 @@ pub(super) fn server(provider: &ProviderFacts, facts: &Facts, found: &mut Findin
             mend: &apply(
                 "-f deploy/server/policy.yaml -f deploy/server/requests-policy.yaml -f deploy/server/account-policy.yaml",
             ),
+            flags,
             other_release: other_release.as_deref(),
             probe_right: "impersonate ServiceAccounts, and create bindableresourcesrequests",
         },
@@ -136,12 +144,15 @@ pub(super) fn server(provider: &ProviderFacts, facts: &Facts, found: &mut Findin
         program: "the server",
         roles: ["ClusterRole bindery-server", "Role bindery-server"],
     };
-    judge(program, &checks, "", found);
+    judge(program, &checks, flags, found);
 }
 
-fn judge(program: &ProgramFacts, checks: &ProgramChecks<'_>, replicas: &str, found: &mut Findings) {
+/// Judges a program on the cluster that `flags` reach.
+fn judge(program: &ProgramFacts, checks: &ProgramChecks<'_>, flags: &str, found: &mut Findings) {
     account_rights(program, checks, found);
     policies::judge(&program.policies, &checks.policies, found);
+    rollout(program, checks.deployment, flags, found);
+    let replicas = &replicas(program);
     let lease = format!("Lease {}/{}", program.account.0, program.lease_name);
     match &program.lease {
         Err(unread) => found.unread(checks.lease, &format!("read {lease}"), unread, "get leases"),
@@ -152,6 +163,41 @@ fn judge(program: &ProgramFacts, checks: &ProgramChecks<'_>, replicas: &str, fou
         ),
         Ok(Some(facts)) => holder(&lease, facts, checks, replicas, found),
     }
+}
+
+/// Judges the rollout of a Deployment of which replicas are there. If there are none, nobody leads, which is told by itself.
+fn rollout(program: &ProgramFacts, check: Check, flags: &str, found: &mut Findings) {
+    let (home, name) = (&program.account.0, program.deployment_name);
+    let named = format!("Deployment {home}/{name}");
+    let facts = match &program.deployment {
+        Err(unread) => return found.unread(check, &format!("read {named}"), unread, "get deployments"),
+        Ok(None) => return found.skip(check, format!("there is no {named}")),
+        Ok(Some(facts)) => facts,
+    };
+    if facts.is_rolled_out || facts.available == 0 {
+        return found.passed(
+            check,
+            format!(
+                "{} of {} replicas of {named} are available",
+                facts.available, facts.wanted
+            ),
+        );
+    }
+    let undo = match &facts.helm {
+        Some((namespace, release)) => {
+            let context = flags.replace("--context", "--kube-context");
+            format!("helm{context} rollback {release} -n {namespace} --wait --force-conflicts")
+        }
+        None => format!("kubectl{flags} rollout undo deployment/{name} -n {home}"),
+    };
+    found.warn(
+        check,
+        format!("the last rollout of {named} is not complete: replicas of an earlier version serve meanwhile"),
+        format!(
+            "see why the new Pod does not start: kubectl{flags} get pods -n {home}, and kubectl{flags} logs POD --previous -n {home}; to take \
+             the change back: {undo}"
+        ),
+    );
 }
 
 fn account_rights(program: &ProgramFacts, checks: &ProgramChecks<'_>, found: &mut Findings) {
@@ -265,13 +311,14 @@ fn definitions(konnector: &KonnectorFacts, define: &str, found: &mut Findings) {
 }
 
 /// What the Deployment says, as the end of a sentence about a missing leader.
-fn replicas(konnector: &KonnectorFacts) -> String {
-    match &konnector.deployment {
+fn replicas(program: &ProgramFacts) -> String {
+    let name = program.deployment_name;
+    match &program.deployment {
         Ok(Some(deployment)) => format!(
-            "; {} of {} replicas of Deployment {KONNECTOR} are available",
+            "; {} of {} replicas of Deployment {name} are available",
             deployment.available, deployment.wanted
         ),
-        Ok(None) => format!("; there is no Deployment {KONNECTOR}"),
+        Ok(None) => format!("; there is no Deployment {name}"),
         Err(_) => String::new(),
     }
 }
@@ -296,7 +343,7 @@ fn konnector_version(facts: &Facts, found: &mut Findings) {
 /// The version of the konnector: the one that it reports, or else the tag of its image.
 fn konnector_release(facts: &Facts) -> Option<&str> {
     let reported = facts.contracts.iter().find_map(reported_version);
-    let image = match &facts.konnector.deployment {
+    let image = match &facts.konnector.program.deployment {
         Ok(Some(deployment)) => deployment.image.as_deref(),
         Ok(None) | Err(_) => None,
     };
@@ -330,9 +377,20 @@ fn is_as_shipped(program: &ProgramFacts, shipped: &ShippedNames) -> bool {
     home == KUBE_BIND_NAMESPACE && name == shipped.account
 }
 
-/// How the shipped manifests of a program are installed again: by `command`, or by hand if its namespace or ServiceAccount here
-/// are other than in the manifests.
+/// How the shipped manifests of a program are installed again: by Helm if it did so before, else by `command`, or by hand if its namespace
+/// or ServiceAccount here are other than in the manifests.
 fn installing(program: &ProgramFacts, command: &str, shipped: &ShippedNames, flags: &str) -> String {
+    if let Ok(Some(DeploymentFacts {
+        helm: Some((namespace, release)),
+        ..
+    })) = &program.deployment
+    {
+        let context = flags.replace("--context", "--kube-context");
+        return format!(
+            "helm{context} upgrade {release} {} -n {namespace} --reset-then-reuse-values --force-conflicts --wait",
+            shipped.chart
+        );
+    }
     if is_as_shipped(program, shipped) {
         return command.to_owned();
     }

@@ -13,7 +13,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::{
-    facts::{CertificateFault, Facts, LeaseFacts, LoginFacts, ProbeOutcome, TlsFacts, TokenAccess, Unread},
+    facts::{
+        CertificateFault, Facts, LeaseFacts, LoginFacts, ProbeOutcome, ProgramFacts, TlsFacts, TokenAccess, Unread,
+    },
     *,
 };
 use fixtures::{HOLDER, at, healthy, lease};
@@ -166,7 +168,10 @@ fn policies_are_there_bound_and_in_force() {
     );
     fails(
         Check::KonnectorPolicyBinding,
-        &["spec.validationActions[0] differs"],
+        &[
+            "spec.validationActions[0] differs",
+            "kubectl --context consumer delete validatingadmissionpolicybinding kube-bind-konnector, then kubectl bind deploy",
+        ],
         |facts| {
             let binding = json!({"spec": {"policyName": "kube-bind-konnector", "validationActions": ["Audit"]}});
             facts.konnector.program.policies[0].binding = Ok(Some(binding));
@@ -196,6 +201,57 @@ fn policies_are_there_bound_and_in_force() {
         |facts| {
             let denied = Unread::Denied("users may not impersonate".to_owned());
             facts.konnector.program.policies[0].probe = Some(Err(denied));
+        },
+    );
+}
+
+#[test]
+fn what_helm_installed_is_mended_by_helm() {
+    let helm = |facts: &mut ProgramFacts, release: &str| {
+        let deployment = facts.deployment.as_mut().unwrap().as_mut().unwrap();
+        deployment.helm = Some(("kube-bind".to_owned(), release.to_owned()));
+    };
+    fails(
+        Check::KonnectorPolicy,
+        &["helm --kube-context consumer upgrade konnector deploy/charts/bindery-konnector -n kube-bind"],
+        |facts| {
+            helm(&mut facts.konnector.program, "konnector");
+            facts.konnector.program.policies[0].policy = Ok(None);
+        },
+    );
+    fails(
+        Check::ServerPolicyBinding,
+        &["helm --kube-context provider upgrade bindery-server deploy/charts/bindery-server -n kube-bind"],
+        |facts| {
+            let server = &mut facts.provider.as_mut().unwrap().server;
+            helm(server, "bindery-server");
+            server.policies[0].binding = Ok(None);
+        },
+    );
+}
+
+#[test]
+fn a_rollout_that_does_not_end_is_told_with_what_takes_it_back() {
+    let unfinished = |facts: &mut ProgramFacts| {
+        let deployment = facts.deployment.as_mut().unwrap().as_mut().unwrap();
+        deployment.is_rolled_out = false;
+    };
+    found(
+        &[(Check::KonnectorDeployment, Outcome::Warning)],
+        &[
+            "Deployment kube-bind/konnector is not complete",
+            "kubectl --context consumer rollout undo deployment/konnector -n kube-bind",
+        ],
+        |facts| unfinished(&mut facts.konnector.program),
+    );
+    found(
+        &[(Check::ServerDeployment, Outcome::Warning)],
+        &["helm --kube-context provider rollback server -n kube-bind"],
+        |facts| {
+            let server = &mut facts.provider.as_mut().unwrap().server;
+            unfinished(server);
+            server.deployment.as_mut().unwrap().as_mut().unwrap().helm =
+                Some(("kube-bind".to_owned(), "server".to_owned()));
         },
     );
 }

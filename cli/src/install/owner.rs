@@ -179,16 +179,13 @@ impl CredentialOwner {
         })
     }
 
-    /// What keeps the konnector from using a new credential, in words. Of a bundle, Ready also speaks of its bindings, which
-    /// may fail for other reasons.
+    /// What keeps the konnector from using a new credential, in words. Ready also speaks of objects and rights, which may fail for other
+    /// reasons.
     pub(crate) fn not_renewed(&self) -> Option<String> {
-        let Self::Bundle(bundle) = self else {
-            return self.not_ready();
-        };
-        BUNDLE
+        self.kind()
             .credential
             .iter()
-            .find_map(|type_| match bundle.condition(type_) {
+            .find_map(|type_| match self.condition(type_) {
                 Some(condition) if condition.is_true() => None,
                 Some(condition) => Some(format!("{}: {}", condition.reason, condition.message)),
                 None => Some("waiting for the konnector; does it run?".to_owned()),

@@ -124,6 +124,7 @@ impl Server {
                 Event::Unreadable(name) => format!("unreadable {}", name.name),
                 Event::Complete(version) => format!("complete {version}"),
                 Event::Following => "following".to_owned(),
+                Event::Ended => "ended".to_owned(),
                 Event::Applied(thing) => format!("applied {} {}", thing.metadata.name, thing.says),
                 Event::Deleted(thing) => format!("deleted {}", thing.metadata.name),
                 Event::Failed(error) => format!("failed {}", errors::explain(&error)),

@@ -179,17 +179,27 @@ where
                 Ok(watch) => State::Watching(watch),
                 Err(error) => self.interrupted(error, version, false).await,
             },
-            State::Watching(mut watch) => match watch.next(self.reader.as_mut()).await {
-                Ok(true) => match self.event(&watch.line) {
-                    Ok(version) => {
-                        (watch.version, watch.has_progress) = (version, true);
-                        State::Watching(watch)
-                    }
-                    Err(error) => self.interrupted(error, watch.version, watch.has_progress).await,
-                },
-                Ok(false) => self.ended(watch).await,
-                Err(error) => self.interrupted(error, watch.version, watch.has_progress).await,
+            State::Watching(watch) => self.watch(watch).await,
+        }
+    }
+
+    /// Reads the next event of an open watch.
+    async fn watch(&mut self, mut watch: OpenWatch) -> State {
+        let error = match watch.next(self.reader.as_mut()).await {
+            Ok(true) => match self.event(&watch.line) {
+                Ok(version) => {
+                    (watch.version, watch.has_progress) = (version, true);
+                    return State::Watching(watch);
+                }
+                Err(error) => Some(error),
             },
+            Ok(false) => None,
+            Err(error) => Some(error),
+        };
+        (self.handler)(Event::Ended);
+        match error {
+            Some(error) => self.interrupted(error, watch.version, watch.has_progress).await,
+            None => self.ended(watch).await,
         }
     }
 

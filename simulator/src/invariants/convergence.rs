@@ -1,6 +1,9 @@
 //! What has to hold some time after the last fault: sources and copies agree, nothing is left over, and bindings are ready.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use bindery_api::{annotations, names};
 use bindery_simulator_apiserver::ObjectKey;
@@ -34,6 +37,7 @@ struct Pair<'a> {
     provider: &'a Objects,
     ledger: &'a Ledger,
     rewinds: &'a Rewinds,
+    made_late: &'a BTreeSet<String>,
     found: Vec<Difference>,
 }
 
@@ -76,6 +80,7 @@ impl Invariants {
                     provider: &objects,
                     ledger,
                     rewinds: &self.rewinds,
+                    made_late: &self.made_late,
                     found: Vec::new(),
                 };
                 if contract.is_none() {
@@ -178,6 +183,11 @@ impl Pair<'_> {
             }
             // The konnector has no rights on claimed objects in a namespace that does not exist.
             if key.group.is_empty() && self.is_forced(&key.namespace) {
+                continue;
+            }
+            // A creation that arrives when the binding is gone makes the copy again, and nobody watches it.
+            let uid = self.consumer.get(&key).map_or("", |object| marks::uid(object));
+            if key.group.is_empty() && self.made_late.contains(uid) {
                 continue;
             }
             self.found(Invariant::LeftBehind, format!("{key} of {}", self.relation), &message);

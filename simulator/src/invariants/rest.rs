@@ -1,10 +1,12 @@
 //! What may still be written when everything is at rest: Leases, events and heartbeats.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use bindery_api::holder::HELD;
-use bindery_simulator_apiserver::Change;
+use bindery_simulator_apiserver::{Change, ObjectKey};
 use serde_json::{Map, Value};
+
+use crate::users::Circumstance;
 
 /// Whether a write may come when everything is at rest.
 pub fn is_of_rest(change: &Change) -> bool {
@@ -36,6 +38,13 @@ pub fn is_answer_to_heartbeat(change: &Change) -> bool {
         _ => false,
     };
     change.key.group == "kube-bind.io" && is_told && without_conditions(before) == without_conditions(after)
+}
+
+/// Whether a write is of a provider namespace for which an unbind waits: of a consumer namespace that a user forced to end with objects
+/// in it. The server requests it each minute for a copy that is retained there, and the konnector gives it back.
+pub(super) fn waits_for_forced_namespace(written: &ObjectKey, circumstances: &BTreeSet<Circumstance>) -> bool {
+    let is_unbound = circumstances.contains(&Circumstance::Unbound);
+    written.resource == "apiservicenamespaces" && is_unbound && circumstances.contains(&Circumstance::NamespaceForced)
 }
 
 /// Whether a binding or bundle says that another konnector may hold its contract.
@@ -122,7 +131,7 @@ fn compare(path: &str, before: &Value, after: &Value, fields: &mut Vec<String>) 
 
 #[cfg(test)]
 mod tests {
-    use bindery_simulator_apiserver::{Actor, ObjectKey};
+    use bindery_simulator_apiserver::Actor;
     use serde_json::json;
 
     use super::*;

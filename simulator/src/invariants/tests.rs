@@ -1070,7 +1070,7 @@ fn unrest_of_a_server_has_the_circumstances_of_the_consumer() {
             informed: 0,
             is_disturbed: false,
         };
-        let found = invariants.unrest(ledger, objects, &written);
+        let found = invariants.unrest(ledger, objects, &written).unwrap();
         let is_told = found.circumstances.contains(&Circumstance::ConsumerRestoredBeside);
         assert_eq!(is_told, expect, "{namespace}: {found}");
     };

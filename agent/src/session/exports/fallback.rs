@@ -139,7 +139,7 @@ impl ExportEventHandler {
                 self.is_listed = true;
             }
             Event::Following => self.exports.recovered(),
-            Event::Rewound => {}
+            Event::Rewound | Event::Ended => {}
             Event::Applied(export) => {
                 let (name, entry) = named(&export);
                 self.exports.apply(&name, &entry);

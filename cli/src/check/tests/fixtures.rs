@@ -57,9 +57,17 @@ fn policy(name: &str) -> PolicyFacts {
     }
 }
 
-fn program(account: &str, lease_name: &'static str, policies: [&str; 2]) -> ProgramFacts {
+fn program(name: &'static str, lease_name: &'static str, policies: [&str; 2]) -> ProgramFacts {
     ProgramFacts {
-        account: ("kube-bind".to_owned(), account.to_owned()),
+        account: ("kube-bind".to_owned(), name.to_owned()),
+        deployment_name: name,
+        deployment: Ok(Some(DeploymentFacts {
+            image: Some(format!("{name}:0.1.0")),
+            wanted: 1,
+            available: 1,
+            is_rolled_out: true,
+            helm: None,
+        })),
         missing_rights: Ok(Vec::new()),
         policies: policies.map(policy).into(),
         lease: Ok(Some(lease())),
@@ -90,11 +98,6 @@ pub(super) fn healthy() -> Facts {
         consumer: cluster("https://consumer.example.com:6443"),
         konnector: KonnectorFacts {
             missing_definitions: Ok(Vec::new()),
-            deployment: Ok(Some(DeploymentFacts {
-                image: Some("bindery-konnector:0.1.0".to_owned()),
-                wanted: 1,
-                available: 1,
-            })),
             program: program(
                 "konnector",
                 "kube-bind",

@@ -33,7 +33,7 @@ use crate::{
 /// A program as its shipped manifests describe it, and the account that it runs as here.
 pub(super) struct Program<'a> {
     pub(super) manifests: &'a [Value],
-    /// Name of the ServiceAccount in the manifests, whose namespace is `kube-bind`.
+    /// Name of ServiceAccount and Deployment in the manifests, whose namespace is `kube-bind`.
     pub(super) shipped_account: &'static str,
     /// Namespace and name of the ServiceAccount here.
     pub(super) account: (&'a str, &'a str),
@@ -58,14 +58,9 @@ pub(super) async fn konnector(
         lease: names::KONNECTOR_LEASE,
         attempts: policies::of_konnector(account),
     };
-    let (program, missing_definitions, deployment) = tokio::join!(
-        facts(cluster, api, program),
-        missing_definitions(cluster),
-        deployment(cluster, account.0)
-    );
+    let (program, missing_definitions) = tokio::join!(facts(cluster, api, program), missing_definitions(cluster));
     Ok(KonnectorFacts {
         missing_definitions,
-        deployment,
         program: program?,
     })
 }
@@ -79,13 +74,16 @@ pub(super) async fn facts(
     let rights = rights(program.manifests, program.shipped_account, home);
     let shipped = policies::shipped(program.manifests, |text| named(text, &program));
     let ahead = api.as_ref().map_or(SignedDuration::ZERO, |api| api.ahead);
-    let (missing_rights, policies, lease) = tokio::join!(
+    let (deployment, missing_rights, policies, lease) = tokio::join!(
+        deployment(cluster, home, program.shipped_account),
         missing(cluster, rights, program.account),
         policies::facts(cluster, shipped, &program.attempts),
         lease::facts(&cluster.clients, (home, program.lease), ahead, cluster.limit),
     );
     Ok(ProgramFacts {
         account: (home.to_owned(), name.to_owned()),
+        deployment_name: program.shipped_account,
+        deployment,
         missing_rights,
         policies: policies?,
         lease,
@@ -169,19 +167,27 @@ fn is_served(definition: &CustomResourceDefinition) -> bool {
         .any(|condition| condition.status == "True")
 }
 
-async fn deployment(cluster: &Cluster, namespace: &str) -> Fact<Option<DeploymentFacts>> {
+async fn deployment(cluster: &Cluster, namespace: &str, name: &str) -> Fact<Option<DeploymentFacts>> {
     let deployments: Api<Deployment> = Api::namespaced(cluster.client(), namespace);
-    let found = read::fact(cluster.limit, deployments.get_opt(names::KONNECTOR)).await?;
+    let found = read::fact(cluster.limit, deployments.get_opt(name)).await?;
     Ok(found.map(|deployment| {
+        let helm = konnector::release_of_helm(&deployment);
+        let status = deployment.status.unwrap_or_default();
         let spec = deployment.spec.unwrap_or_default();
         let pod = spec.template.spec.unwrap_or_default();
+        let wanted = spec.replicas.unwrap_or(1);
+        let [all, updated, available] =
+            [status.replicas, status.updated_replicas, status.available_replicas].map(Option::unwrap_or_default);
         DeploymentFacts {
             image: pod.containers.into_iter().next().and_then(|container| container.image),
-            wanted: spec.replicas.unwrap_or(1),
-            available: deployment
-                .status
-                .and_then(|status| status.available_replicas)
-                .unwrap_or_default(),
+            wanted,
+            available,
+            // As `kubectl rollout status` says it.
+            is_rolled_out: status.observed_generation >= deployment.metadata.generation
+                && updated >= wanted
+                && all <= updated
+                && available >= updated,
+            helm,
         }
     }))
 }

@@ -62,7 +62,7 @@ fn an_owner_that_is_going_or_was_changed_since_is_not_ready() {
 }
 
 #[test]
-fn a_renewal_waits_for_the_access_of_a_bundle_and_for_nothing_else_of_it() {
+fn a_renewal_waits_for_the_access_and_for_nothing_else() {
     let missing = |conditions: &[Condition]| CredentialOwner::from(bundle(conditions.iter().cloned())).not_renewed();
     assert!(missing(&[]).unwrap().contains("does it run?"));
     let access = ["SecretValid", "ProviderReachable"].map(true_condition);
@@ -72,6 +72,20 @@ fn a_renewal_waits_for_the_access_of_a_bundle_and_for_nothing_else_of_it() {
     let expired = missing(&[&access[..], &[expired]].concat());
     assert_eq!(expired.as_deref(), Some("CredentialExpired: renew"));
     assert!(CredentialOwner::from(binding(None)).not_renewed().is_some());
+    let mut renewed = binding(Some(true_condition("SecretValid")));
+    for condition in [
+        true_condition("Connected"),
+        true_condition("Heartbeating"),
+        false_condition(
+            "Ready",
+            Severity::Error,
+            "Forbidden",
+            "the konnector may not patch cowboys",
+        ),
+    ] {
+        renewed.set_condition(condition, Timestamp::UNIX_EPOCH);
+    }
+    assert_eq!(CredentialOwner::from(renewed).not_renewed(), None);
 }
 
 #[test]
