@@ -363,6 +363,10 @@ impl Operation for Op {
         )
     }
 
+    fn relies_on_an_end(&self) -> bool {
+        matches!(self, Self::DeleteProvider { .. } | Self::Retain { .. })
+    }
+
     fn carries_change(&self) -> bool {
         matches!(
             self,

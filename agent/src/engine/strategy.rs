@@ -112,6 +112,11 @@ pub(crate) trait Operation: Send + Sync {
     /// True for an operation that deletes an object, or lets go of one because its counterpart is gone.
     fn is_deletion(&self) -> bool;
 
+    /// True for a deletion of a copy that relies on the end of its source, as a watch of the consumer showed it.
+    fn relies_on_an_end(&self) -> bool {
+        false
+    }
+
     /// True for an operation that brings a change of one cluster to the other, so that its answer ends the lag of the change. What only
     /// notes something on an object, or carries out an order of the user, does not.
     fn carries_change(&self) -> bool;

@@ -177,7 +177,7 @@ impl<F: SyncStrategy> Shared<F> {
                 if op.is_guarded() && !self.may_delete() {
                     return Ok(None);
                 }
-                if op.is_deletion() && !op.is_on_consumer() && self.index.lock().awaits_consumer(key) {
+                if op.relies_on_an_end() && self.index.lock().awaits_consumer(key) {
                     return Ok(None);
                 }
                 match self.apply(key, &place, op, trigger).await {

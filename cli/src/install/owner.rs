@@ -182,6 +182,9 @@ impl CredentialOwner {
     /// What keeps the konnector from using a new credential, in words. Ready also speaks of objects and rights, which may fail for other
     /// reasons.
     pub(crate) fn not_renewed(&self) -> Option<String> {
+        if self.is_ready() {
+            return None;
+        }
         self.kind()
             .credential
             .iter()

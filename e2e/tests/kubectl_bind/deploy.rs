@@ -261,6 +261,7 @@ async fn flags_that_were_set_by_hand_stay(world: &World) -> Result<()> {
     let container = &pod["containers"][0];
     let flags = [
         "--server-address=0.0.0.0:8090",
+        "--account-policies=kube-bind-konnector",
         "--heartbeat-interval=1m",
         "--adoption=opt-in",
     ];

@@ -10,7 +10,9 @@ use crate::telemetry::Registry;
 
 /// The metric `policy_in_force`. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct PoliciesInForce(Family<PolicyLabels, Gauge>);
+pub struct PoliciesInForce {
+    in_force: Family<PolicyLabels, Gauge>,
+}
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct PolicyLabels {
@@ -25,7 +27,7 @@ impl PoliciesInForce {
         registry.register(
             "policy_in_force",
             "Whether the admission policy refused its last probe (1), or is missing (0); absent where this process has not probed it",
-            self.0.clone(),
+            self.in_force.clone(),
         );
     }
 
@@ -36,7 +38,7 @@ impl PoliciesInForce {
                 policy: policy.to_owned(),
             };
             let is_in_force = standing == Standing::InForce;
-            self.0.get_or_create(&labels).set(i64::from(is_in_force));
+            self.in_force.get_or_create(&labels).set(i64::from(is_in_force));
         }
     }
 }

@@ -287,6 +287,7 @@ async fn pages_are_one_list_and_changes_follow() {
         "following",
         "applied c y",
         "deleted a",
+        "ended",
     ];
     let told = server.told_within(Duration::from_mins(5)).await;
     assert_eq!(told[..2], ["reset", "listed a x"], "{told:?}");
@@ -309,6 +310,7 @@ async fn what_the_api_server_has_forgotten_is_listed_anew() {
         "listed a x",
         "complete 5",
         "following",
+        "ended",
         "reset",
         "listed a x",
         "complete 5",
@@ -328,10 +330,12 @@ async fn a_watch_that_is_ended_early_is_no_ground_to_go_on_from() {
         "complete 5",
         "following",
         "applied a y",
+        "ended",
         "reset",
         "listed a xyz",
         "complete 7",
         "following",
+        "ended",
         "reset",
         "listed a xyz",
         "complete 7",
@@ -381,9 +385,10 @@ async fn a_break_after_changes_resumes_where_it_was() {
         "complete 5",
         "following",
         "applied b y",
+        "ended",
         "following",
     ];
-    assert_eq!(server.told().await[..6], expect);
+    assert_eq!(server.told().await[..7], expect);
     assert!(server.queries.lock()[2].contains("limit=1"));
     assert!(server.queries.lock()[3].contains("resourceVersion=8"));
 }
@@ -398,6 +403,7 @@ async fn an_api_server_that_went_back_in_time_is_listed_anew() {
         "complete 5",
         "following",
         "applied b y",
+        "ended",
         "rewound",
         "reset",
         "listed a x",

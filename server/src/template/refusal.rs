@@ -14,7 +14,8 @@ pub const SERVER_LACKS_RIGHTS: &str = "ServerLacksRights";
 pub enum Refusal {
     /// A CRD is missing, or not labelled for export.
     #[error(
-        "CustomResourceDefinition {definition} does not exist or lacks the label kube-bind.io/exported=true; create or label it"
+        "CustomResourceDefinition {definition} does not exist or lacks the label kube-bind.io/exported=true; correct its name in \
+         spec.resources, or create or label it"
     )]
     SchemaNotFound {
         /// Name of the CRD.

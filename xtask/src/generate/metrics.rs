@@ -12,11 +12,10 @@ use std::{
 
 use super::markdown::cell;
 
-/// The programs with what their metrics are in. Both count their traffic with API servers.
-const PROGRAMS: [(&str, [&str; 2]); 2] = [
-    ("server", ["server/src", "runtime/src/client/traffic.rs"]),
-    ("konnector", ["agent/src", "runtime/src/client/traffic.rs"]),
-];
+/// The programs with the folders of their metrics.
+const PROGRAMS: [(&str, &str); 2] = [("server", "server/src"), ("konnector", "agent/src")];
+/// The files of the metrics that both have.
+const SHARED: [&str; 2] = ["runtime/src/client/traffic.rs", "runtime/src/policy/metric.rs"];
 
 const HEAD: &str = "\
 # Metrics
@@ -41,9 +40,9 @@ struct Metric {
 /// The page, made of the source in a folder.
 pub(super) fn page(root: &Path) -> Result<String, String> {
     let mut page = HEAD.to_owned();
-    for (program, sources) in PROGRAMS {
+    for (program, folder) in PROGRAMS {
         let mut metrics = Vec::new();
-        for source in sources {
+        for source in [folder].into_iter().chain(SHARED) {
             for file in files(&root.join(source))? {
                 let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
                 let found = read(&text).map_err(|error| format!("{}: {error}", file.display()))?;

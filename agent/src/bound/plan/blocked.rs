@@ -6,7 +6,10 @@ use jiff::Timestamp;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Blocked {
     /// The name of the copy is taken by an object without our annotations.
-    #[error("the provider has an object of this name that is not managed by this binding; it is left alone")]
+    #[error(
+        "the provider has an object of this name that is not managed by this binding; it is left alone: create this object under another \
+         name and delete this one, which leaves the provider's as it is, or ask the provider to delete its own"
+    )]
     Unmarked,
     /// Both clusters have an object of this name with different contents, and neither was made of the other.
     #[error(
@@ -35,7 +38,10 @@ pub(crate) enum Blocked {
     )]
     Retained(Option<Timestamp>),
     /// The name of the copy is taken by another contract.
-    #[error("the provider's object of this name belongs to contract {0}; it is left alone")]
+    #[error(
+        "the provider's object of this name belongs to contract {0}; it is left alone: create this object under another name and delete this \
+         one, which leaves the provider's as it is"
+    )]
     OtherContract(Box<str>),
     /// The copy was made of another object of the same name, whose deletion was not seen.
     #[error(

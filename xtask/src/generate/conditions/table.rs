@@ -1034,7 +1034,7 @@ pub(super) const EVENTS: &[Reason] = &[
     [
         "Conflict",
         "The provider has an object of this name that is not this object's copy, or says something else.",
-        "Do what the message says: rename one, make them equal, or `kubectl bind orphans --relink`.",
+        "Do what the message says: make the object anew under another name, make them equal, or `kubectl bind orphans --relink`.",
     ],
     [
         "NameRetained",
