@@ -240,10 +240,11 @@ const SERVER_METRICS_AT_TIMES: [&str; 6] = [
     "bindery_oidc_keys",
     "bindery_oidc_verifications",
 ];
-/// Metrics of a konnector that are there only at times: once they count something.
-const KONNECTOR_METRICS_AT_TIMES: [&str; 3] = [
+/// Metrics of a konnector that are there only at times: once they count something, or with a flag.
+const KONNECTOR_METRICS_AT_TIMES: [&str; 4] = [
     "bindery_bundle_bindings",
     "bindery_credential_renewals",
+    "bindery_policy_in_force",
     "bindery_sync_watch_lag_seconds",
 ];
 

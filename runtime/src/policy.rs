@@ -1,4 +1,4 @@
-//! Finds out whether an admission policy is in force: [`follow`] watches and probes one, and `force` decides what follows.
+//! Finds out whether an admission policy is in force: [`follow()`] watches and probes one, and `force` decides what follows.
 
 use kube::Error;
 
