@@ -1,6 +1,7 @@
 {{/* The flags that the chart gives, of which extraArgs may repeat none. */}}
 {{- define "konnector.args" -}}
 - --server-address=0.0.0.0:8090
+- --account-policies={{ include "konnector.clusterName" (list .) }}
 {{- with .Values.pollingInterval }}
 - {{ printf "--provider-polling-interval=%s" . | toYaml }}
 {{- end }}
@@ -19,7 +20,6 @@
 {{- if .Values.onlyOwnBindings }}
 - --only-own-bindings
 {{- end }}
-- --account-policies={{ include "konnector.clusterName" (list .) }}
 {{- $bundles := include "konnector.clusterName" (list . "bundles") }}
 {{- if ne $bundles "kube-bind-konnector-bundles" }}
 - --bundles-role={{ $bundles }}
