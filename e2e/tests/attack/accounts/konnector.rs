@@ -271,6 +271,10 @@ fn is_the_konnectors(done: &Done) -> bool {
         ("kube-bind.io", resource) => !resource.contains('/') || resource.ends_with("/status"),
         ("events.k8s.io", _) => !reads,
         ("", "namespaces") => reads,
+        // The policies on its account, by their names.
+        ("admissionregistration.k8s.io", "validatingadmissionpolicies" | "validatingadmissionpolicybindings") => {
+            done.verb == "get" && done.name.starts_with("kube-bind-konnector")
+        }
         // What is bound, and its own definitions, which it brings up to date.
         ("apiextensions.k8s.io", "customresourcedefinitions") => {
             reads
