@@ -185,8 +185,8 @@ fn rollout(program: &ProgramFacts, check: Check, flags: &str, found: &mut Findin
     }
     let undo = match &facts.helm {
         Some((namespace, release)) => {
-            let context = flags.replace("--context", "--kube-context");
-            format!("helm{context} rollback {release} -n {namespace} --wait --force-conflicts")
+            let flags = of_helm(flags);
+            format!("helm{flags} rollback {release} -n {namespace} --wait --force-conflicts")
         }
         None => format!("kubectl{flags} rollout undo deployment/{name} -n {home}"),
     };
@@ -377,6 +377,11 @@ fn is_as_shipped(program: &ProgramFacts, shipped: &ShippedNames) -> bool {
     home == KUBE_BIND_NAMESPACE && name == shipped.account
 }
 
+/// The flags with which Helm reaches the cluster that kubectl reaches with these.
+fn of_helm(flags: &str) -> String {
+    flags.replace("--context", "--kube-context")
+}
+
 /// How the shipped manifests of a program are installed again: by Helm if it did so before, else by `command`, or by hand if its namespace
 /// or ServiceAccount here are other than in the manifests.
 fn installing(program: &ProgramFacts, command: &str, shipped: &ShippedNames, flags: &str) -> String {
@@ -385,9 +390,9 @@ fn installing(program: &ProgramFacts, command: &str, shipped: &ShippedNames, fla
         ..
     })) = &program.deployment
     {
-        let context = flags.replace("--context", "--kube-context");
+        let flags = of_helm(flags);
         return format!(
-            "helm{context} upgrade {release} {} -n {namespace} --reset-then-reuse-values --force-conflicts --wait",
+            "helm{flags} upgrade {release} {} -n {namespace} --reset-then-reuse-values --force-conflicts --wait",
             shipped.chart
         );
     }

@@ -1,5 +1,5 @@
-//! What follows when the policy is gone on a running server: the server notices, gives no new right that relies on it, and takes
-//! rights back where the operator wants that.
+//! What follows when a policy is gone while programs run: the konnector tells it, and the server gives no new right that relies on it,
+//! and takes rights back where the operator wants that.
 
 use std::{path::PathBuf, time::Duration};
 
