@@ -35,7 +35,6 @@ async fn follow_one(probe: &Probe, words: &str, clients: &Clients, metric: &Poli
         timing: TIMING,
         changes: Changes::default(),
     };
-    let mut last = Standing::Unknown;
     policy::follow(
         followed,
         clients.watch.clone(),
@@ -44,11 +43,8 @@ async fn follow_one(probe: &Probe, words: &str, clients: &Clients, metric: &Poli
             Some(ProbeOutcome::of(answer, policy, words))
         },
         |standing| {
-            if last != standing {
-                say(policy, standing);
-                metric.note(policy, standing);
-                last = standing;
-            }
+            say(policy, standing);
+            metric.note(policy, standing);
         },
     )
     .await;
@@ -58,7 +54,8 @@ fn say(policy: &str, standing: Standing) {
     if standing.withholds() {
         tracing::error!(
             policy,
-            "the admission policy on this konnector's account is not in force: RBAC alone limits what its token can write; apply deploy/konnector of this version, or upgrade the release"
+            "the admission policy on this konnector's account is not in force: RBAC alone limits what its token can write; apply \
+             deploy/konnector of this version, or upgrade the release"
         );
     } else {
         tracing::info!(policy, "the admission policy on this konnector's account is in force");

@@ -48,7 +48,7 @@ impl Changes {
 }
 
 /// Watches one policy by this client and probes it. Does not end. A probe tries what the policy forbids, and is `None` if there is no
-/// account yet that the policy limits. After each, `publish` is told what is known.
+/// account yet that the policy limits. `publish` is told what is known whenever that changes.
 pub async fn follow<F, E>(
     followed: Followed,
     client: Client,
@@ -98,8 +98,11 @@ async fn run<F: Future<Output = PolicyEvent>>(
             () = sleep_until(force.probe_at()) => {
                 let began = Instant::now();
                 let event = timeout(PROBE_TIMEOUT, probe()).await.unwrap_or(PolicyEvent::Unclear);
+                let before = force.standing();
                 force.on(event, began);
-                publish(force.standing());
+                if force.standing() != before {
+                    publish(force.standing());
+                }
             }
         }
     }
@@ -174,12 +177,7 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
-
-    const TIMING: PolicyTiming = PolicyTiming {
-        interval: Duration::from_hours(1),
-        grace: Duration::from_mins(10),
-        withdraws: true,
-    };
+    use crate::policy::force::tests::TIMING;
 
     /// Runs for a time with an API server that answers so, and returns when each probe began and what was published, in seconds
     /// since the start.

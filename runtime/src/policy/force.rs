@@ -166,12 +166,12 @@ impl PolicyForce {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use proptest::{collection::vec, prelude::*};
 
     use super::{PolicyEvent::*, Standing::*, *};
 
-    const TIMING: PolicyTiming = PolicyTiming {
+    pub(in crate::policy) const TIMING: PolicyTiming = PolicyTiming {
         interval: Duration::from_hours(1),
         grace: Duration::from_mins(10),
         withdraws: true,

@@ -54,10 +54,6 @@ impl PolicyMonitor {
     }
 
     fn publish(&self, policy: WatchedPolicy, standing: Standing) {
-        let before = self.standing(policy);
-        if before == standing {
-            return;
-        }
         let name = policy.name();
         match standing {
             Standing::Withheld => tracing::error!(
