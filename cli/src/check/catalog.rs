@@ -91,7 +91,7 @@ checks! {
         looks "Checks whether each of these policies denies a request, sent as a dry run in the konnector's name, that it has to deny. Skipped for a user who may not impersonate the konnector."
         mend "Wait a few seconds after a change of the policy; then run `kubectl bind deploy`, or upgrade the release of Helm."
     KonnectorDeployment "konnector-deployment" Konnector
-        looks "Checks whether the last rollout of Deployment `konnector` is complete. Skipped where there is none."
+        looks "Checks whether the last rollout of Deployment `konnector` is complete. Skipped where there is no such Deployment, or no replica of it is available."
         mend "See why the new Pod does not start: `kubectl get pods -n kube-bind`, and its log. To take the change back, `helm rollback` the release, or run `kubectl rollout undo deployment/konnector -n kube-bind`."
     KonnectorLease "konnector-lease" Konnector
         looks "Checks whether a konnector holds Lease `kube-bind` and renews it. A Lease that looks old is watched until it would expire, so that a wrong clock does not count as a missing leader."
@@ -163,7 +163,7 @@ checks! {
         looks "Checks whether each of these policies denies its probe, an object named `policy.probe` that is created as a dry run."
         mend "Wait a few seconds after a change of the policy; then apply it again."
     ServerDeployment "server-deployment" Provider
-        looks "Checks whether the last rollout of Deployment `bindery-server` is complete. Skipped where there is none."
+        looks "Checks whether the last rollout of Deployment `bindery-server` is complete. Skipped where there is no such Deployment, or no replica of it is available."
         mend "See why the new Pod does not start: `kubectl get pods -n kube-bind`, and its log. To take the change back, `helm rollback` the release, or run `kubectl rollout undo deployment/bindery-server -n kube-bind`."
     ServerLease "server-lease" Provider
         looks "Checks whether a server holds Lease `bindery-server` and renews it. Without a leader, calls are answered and no controller works."

@@ -165,7 +165,7 @@ fn judge(program: &ProgramFacts, checks: &ProgramChecks<'_>, flags: &str, found:
     }
 }
 
-/// Judges the rollout of a Deployment of which replicas are there. If there are none, nobody leads, which is told by itself.
+/// Judges the rollout of a Deployment of which replicas are available. If none is, nobody leads, which the check of the Lease tells.
 fn rollout(program: &ProgramFacts, check: Check, flags: &str, found: &mut Findings) {
     let (home, name) = (&program.account.0, program.deployment_name);
     let named = format!("Deployment {home}/{name}");
@@ -174,14 +174,15 @@ fn rollout(program: &ProgramFacts, check: Check, flags: &str, found: &mut Findin
         Ok(None) => return found.skip(check, format!("there is no {named}")),
         Ok(Some(facts)) => facts,
     };
-    if facts.is_rolled_out || facts.available == 0 {
-        return found.passed(
-            check,
-            format!(
-                "{} of {} replicas of {named} are available",
-                facts.available, facts.wanted
-            ),
-        );
+    let available = format!(
+        "{} of {} replicas of {named} are available",
+        facts.available, facts.wanted
+    );
+    if facts.is_rolled_out {
+        return found.passed(check, available);
+    }
+    if facts.available == 0 {
+        return found.skip(check, available);
     }
     let undo = match &facts.helm {
         Some((namespace, release)) => {

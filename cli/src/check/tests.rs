@@ -257,6 +257,19 @@ fn a_rollout_that_does_not_end_is_told_with_what_takes_it_back() {
 }
 
 #[test]
+fn a_rollout_of_which_no_replica_is_available_is_left_to_the_check_of_the_lease() {
+    let mut facts = healthy();
+    let deployment = facts.konnector.program.deployment.as_mut().unwrap().as_mut().unwrap();
+    deployment.is_rolled_out = false;
+    deployment.available = 0;
+    let findings = judge(&facts);
+    let of_rollout = findings
+        .iter()
+        .find(|finding| finding.check == Check::KonnectorDeployment);
+    assert_eq!(of_rollout.unwrap().outcome, Outcome::Skipped);
+}
+
+#[test]
 fn missing_rules_are_printed_to_be_pasted() {
     let right = Right {
         namespace: None,

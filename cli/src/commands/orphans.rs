@@ -18,6 +18,7 @@ use crate::{
     consumer::{Consumer, wait::Watched},
     errors::Failure,
     render::output::{Show, age, printable},
+    text,
 };
 
 /// How long it may take to end orphans, unless `--timeout` says otherwise.
@@ -68,9 +69,9 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &OrphansArgs) 
     let watched =
         Watched::<APIServiceBinding>::start(&consumer, "", &orphans.binding, context.settings.patience(PATIENCE));
     context.steps.done(&format!(
-        "asked the konnector to {} {} orphans of APIServiceBinding {}",
+        "asked the konnector to {} {} of APIServiceBinding {}",
         action.as_str(),
-        orphans.count,
+        text::counted(orphans.count, "orphan"),
         orphans.binding
     ));
     let mut left = told.clone();
@@ -79,7 +80,10 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &OrphansArgs) 
         left = after.as_deref().and_then(self::told).into_iter().collect();
         context.steps.done(&match left.first() {
             None => format!("APIServiceBinding {} has no orphans any more", orphans.binding),
-            Some(left) => format!("APIServiceBinding {} has {} orphans now", left.binding, left.count),
+            Some(left) => {
+                let orphans = text::counted(left.count, "orphan");
+                format!("APIServiceBinding {} has {orphans} now", left.binding)
+            }
         });
     }
     context.printer.list(&left, Timestamp::now())
@@ -88,8 +92,8 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &OrphansArgs) 
 /// Asks the user, unless a flag has answered.
 fn confirm(action: OrphanAction, orphans: &Told, answered: bool) -> Result<(), Failure> {
     let what = format!(
-        "{} orphans of APIServiceBinding {}",
-        orphans.count,
+        "{} of APIServiceBinding {}",
+        text::counted(orphans.count, "orphan"),
         printable(&orphans.binding)
     );
     let end = match action {

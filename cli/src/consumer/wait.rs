@@ -27,6 +27,7 @@ use crate::{
     errors::Failure,
     install::owner::CredentialOwner,
     render::{output::joined, steps::Steps},
+    text,
 };
 
 pub(crate) use state::in_effect;
@@ -245,8 +246,8 @@ impl Watched {
                 return ControlFlow::Break(Some(Arc::clone(binding)));
             }
             ControlFlow::Continue(format!(
-                "{} orphans are left; events of the binding say why",
-                left.count
+                "{} left; while the number stays, events of the binding say why",
+                text::counted(left.count, "orphan")
             ))
         };
         self.judged(undone, judge, steps).await

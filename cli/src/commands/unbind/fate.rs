@@ -4,7 +4,7 @@ use std::io::{IsTerminal as _, Write as _};
 
 use bindery_api::v1alpha2::DeletionPolicy;
 
-use crate::{args::UnbindArgs, claims::is_plain_yes, errors::Failure, render::output::printable};
+use crate::{args::UnbindArgs, claims::is_plain_yes, errors::Failure, render::output::printable, text};
 
 /// What becomes of the provider's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,11 +51,7 @@ pub(super) fn ask(binding: &str, objects: Option<u64>) -> Result<Fate, Failure> 
 
 /// A number of objects in words; `None` if it is not known.
 pub(super) fn counted(objects: Option<u64>) -> String {
-    match objects {
-        None => "objects".to_owned(),
-        Some(1) => "1 object".to_owned(),
-        Some(objects) => format!("{objects} objects"),
-    }
+    objects.map_or_else(|| "objects".to_owned(), |objects| text::counted(objects, "object"))
 }
 
 // === impl Fate ===
