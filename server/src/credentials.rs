@@ -300,13 +300,13 @@ impl Issuer {
                 });
             }
             let record = if let Some(renewal) = renewal {
-                Some(self.used(contract, seen.as_ref(), renewal).await?.granted(token))
+                self.used(contract, seen.as_ref(), renewal).await?.granted(token)
             } else {
                 refuse_locked(contract, seen.as_ref())?;
                 let record = seen.as_ref().and_then(renewal::renewal);
-                record.and_then(|record| record.granted_to_owner(token))
+                record.unwrap_or_default().granted_to_owner(token)
             };
-            let (Some(record), Some(binding)) = (record, &seen) else {
+            let Some(binding) = &seen else {
                 return Ok(());
             };
             let write = Write::annotate("a renewal token is granted", binding, &record.annotation());

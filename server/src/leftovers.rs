@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, fmt};
 
 use bindery_api::{
-    annotations, finalizers, retention,
+    annotations, finalizers, names, retention,
     v1alpha2::{APIServiceExport, GroupResource, Isolation},
 };
 use k8s_openapi::api::core::v1::Namespace;
@@ -82,11 +82,21 @@ async fn of_contract(
     let namespaces = state.caches.namespaces.list(|namespace| {
         contract::of(namespace) == Some(contract) && (with_contract_namespace || !contract::is_contract(namespace))
     });
+    let mut namespaces: Vec<_> = namespaces.iter().map(|namespace| namespace.name_any()).collect();
+    namespaces.extend(unseen_namespaces(state, contract));
     let area = SearchArea {
-        namespaces: namespaces.iter().map(|namespace| namespace.name_any()).collect(),
+        namespaces,
         cluster: true,
     };
     list(state, contract, resources, &area).await
+}
+
+/// The provider namespaces of a contract that were made so shortly before that the cache of namespaces need not show them yet.
+pub fn unseen_namespaces(state: &State, contract: &str) -> Vec<String> {
+    let caches = &state.caches;
+    let requests = caches.service_namespaces.list_in(contract).into_iter();
+    let names = requests.map(|request| names::provider_namespace(contract, &request.name_any()));
+    names.filter(|name| caches.namespaces.get("", name).is_none()).collect()
 }
 
 /// The objects in a provider namespace, of every resource that the contract may have had there.

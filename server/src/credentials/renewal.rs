@@ -1,5 +1,5 @@
 //! Generations of the renewal tokens of a contract, recorded on its ClusterBinding. The first use of a new token ends those before
-//! it. A token that ended and is used again by the konnector that holds the contract proves that a second party renewed with a copy:
+//! it. What an owner got by binding is good until it, or what an owner got later, is used: it may be installed long after. A token that ended and is used again by the konnector that holds the contract proves that a second party renewed with a copy:
 //! renewal is locked then, until an owner binds again. All functions decide without a client.
 
 use std::{fmt::Write as _, time::Duration};
@@ -15,8 +15,9 @@ use kube::ResourceExt as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// Number of tokens that may be granted and not used yet. Each lost answer leaves one behind; the oldest ends when there are more.
-const PENDING_MAX: usize = 8;
+/// Number of tokens that may be granted, for another token or to an owner, and not used yet. Each lost answer leaves one behind; the oldest
+/// ends when there are more.
+const UNUSED_MAX: usize = 8;
 
 /// Digest of a renewal token: SHA-256 in hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,8 +25,7 @@ const PENDING_MAX: usize = 8;
 pub struct TokenDigest(String);
 
 /// The renewal tokens of a contract that are good, as the annotation `backend.kube-bind.io/renewal` of its ClusterBinding holds them.
-/// The first renewal makes the record. Tokens that an owner gets by binding are not in it: they are known by being newer than all
-/// that are recorded.
+/// One that is newer than all that were used or granted for another is good, too: a server that keeps no record granted it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RenewalRecord {
@@ -35,7 +35,10 @@ pub struct RenewalRecord {
     /// Tokens that were granted for it and not used yet, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<TokenDigest>,
-    /// The latest time of issue of all tokens that were ever recorded, by the API server's clock.
+    /// Tokens that owners got by binding and that were not used yet, oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub owned: Vec<IssuedToken>,
+    /// The latest time of issue of all tokens that were used, or granted for another, by the API server's clock.
     pub newest: Timestamp,
     /// When the chain of renewals began, with the first token of an owner's bind.
     pub began: Timestamp,
@@ -45,7 +48,7 @@ pub struct RenewalRecord {
 }
 
 /// A renewal token, with its time of issue by the API server's clock.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IssuedToken {
     /// Digest of the token.
     pub digest: TokenDigest,
@@ -165,10 +168,9 @@ impl RenewalRecord {
     fn begun(token: &IssuedToken) -> Self {
         Self {
             current: Some(token.digest.clone()),
-            pending: Vec::new(),
             newest: token.issued,
             began: token.issued,
-            lock: None,
+            ..Self::default()
         }
     }
 
@@ -177,6 +179,13 @@ impl RenewalRecord {
         if self.current.as_ref() == Some(&token.digest) {
             return Some(self.clone());
         }
+        if let Some(place) = self.owned.iter().position(|owned| owned.digest == token.digest) {
+            return Some(Self {
+                owned: self.owned[place + 1..].to_vec(),
+                newest: self.newest.max(token.issued),
+                ..Self::begun(token)
+            });
+        }
         if self.pending.contains(&token.digest) {
             return Some(Self {
                 current: Some(token.digest.clone()),
@@ -184,23 +193,28 @@ impl RenewalRecord {
                 ..self.clone()
             });
         }
-        // A renewal is recorded before its token is handed out, so a later token that is not recorded is of a bind.
-        (token.issued > self.newest).then(|| Self::begun(token))
+        // What is granted is recorded before it is handed out, so a later token that is not recorded is from a server that keeps no record.
+        (token.issued > self.newest).then(|| Self {
+            owned: self.owned.clone(),
+            ..Self::begun(token)
+        })
     }
 
     /// The record after a token was granted for the current one.
     #[must_use]
     pub fn granted(mut self, token: &IssuedToken) -> Self {
         self.pending.push(token.digest.clone());
-        let surplus = self.pending.len().saturating_sub(PENDING_MAX);
-        self.pending.drain(..surplus);
+        keep_last(&mut self.pending);
         self.newest = self.newest.max(token.issued);
         self
     }
 
-    /// The record after an owner got a token; `None` if it need not change, because the token shows by its time that it is new.
-    pub fn granted_to_owner(&self, token: &IssuedToken) -> Option<Self> {
-        (token.issued <= self.newest).then(|| self.clone().granted(token))
+    /// The record after an owner got a token by binding.
+    #[must_use]
+    pub fn granted_to_owner(mut self, token: &IssuedToken) -> Self {
+        self.owned.push(token.clone());
+        keep_last(&mut self.owned);
+        self
     }
 
     /// The record of a contract whose renewal is locked from now on.
@@ -226,6 +240,12 @@ impl RenewalRecord {
     pub fn annotation(&self) -> Value {
         json!({ annotations::RENEWAL: json!(self).to_string() })
     }
+}
+
+/// Forgets the oldest of too many tokens that were not used.
+fn keep_last<T>(unused: &mut Vec<T>) {
+    let surplus = unused.len().saturating_sub(UNUSED_MAX);
+    unused.drain(..surplus);
 }
 
 #[cfg(test)]

@@ -102,8 +102,11 @@ impl Exports {
         let client = &state.clients.write;
         let cloned = || client.clone();
         let role = names::resources_role(name);
-        delete_named::<RoleBinding>(client, Api::namespaced(cloned(), contract), &role, contract, name).await?;
-        delete_named::<Role>(client, Api::namespaced(cloned(), contract), &role, contract, name).await?;
+        let unseen = leftovers::unseen_namespaces(state, contract);
+        for namespace in unseen.iter().map(String::as_str).chain([contract]) {
+            delete_named::<RoleBinding>(client, Api::namespaced(cloned(), namespace), &role, contract, name).await?;
+            delete_named::<Role>(client, Api::namespaced(cloned(), namespace), &role, contract, name).await?;
+        }
         for role in [
             names::claims_cluster_role(contract, name),
             names::resources_cluster_role(contract, name),
