@@ -1,6 +1,13 @@
 //! A cache of all objects of a kind, kept current by a watch (a shared informer).
 
-use std::{fmt, hash::Hash, sync::Arc};
+use std::{
+    fmt,
+    hash::Hash,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use kube::{Client, Resource};
 use parking_lot::RwLock;
@@ -55,6 +62,8 @@ struct Shared<K> {
     objects: RwLock<Objects<K>>,
     handlers: RwLock<Vec<(u64, Handler<K>)>>,
     health: channel::Sender<Health>,
+    /// Whether the watch is interrupted. No part of the health, as each watch ends after minutes, which nobody has to be woken for.
+    is_interrupted: AtomicBool,
 }
 
 /// Health of a cache's watch.
@@ -138,11 +147,7 @@ where
 {
     /// Starts a watch in a task of its own, and returns the cache that it fills.
     pub fn start(client: Client, source: Source) -> Self {
-        let shared = Arc::new(Shared {
-            objects: RwLock::default(),
-            handlers: RwLock::default(),
-            health: channel::Sender::default(),
-        });
+        let shared = Arc::new(Shared::default());
         let handler = event_handler(Arc::clone(&shared));
         let task = tokio::spawn(watch::run(
             client,
@@ -176,6 +181,11 @@ where
     pub fn list_in(&self, namespace: &str) -> Vec<Arc<K>> {
         let objects = self.shared.objects.read_recursive();
         objects.in_namespace(namespace).cloned().collect()
+    }
+
+    /// Whether the watch has ended, and has not been opened again: the cluster may have been restored from a backup since.
+    pub fn is_interrupted(&self) -> bool {
+        self.shared.is_interrupted.load(Ordering::Relaxed)
     }
 
     /// Returns the health of the watch, to read or to wait for.
@@ -255,9 +265,13 @@ fn event_handler<K: Resource + Send + Sync + 'static>(shared: Arc<Shared<K>>) ->
                 std::mem::replace(health, well.clone()) != well
             });
         }
-        Event::Following => shared.recovered(),
+        Event::Following => {
+            shared.is_interrupted.store(false, Ordering::Relaxed);
+            shared.recovered();
+        }
+        Event::Ended => shared.is_interrupted.store(true, Ordering::Relaxed),
         // A list replaces all that was known, whatever its versions.
-        Event::Rewound | Event::Ended => {}
+        Event::Rewound => {}
         Event::Applied(Shown { object, held }) => {
             shared.recovered();
             shared.set(&ObjectKey::of(&object), Some((&Arc::new(object), held)), Priority::Live);
@@ -278,6 +292,17 @@ fn event_handler<K: Resource + Send + Sync + 'static>(shared: Arc<Shared<K>>) ->
 }
 
 // === impl Shared ===
+
+impl<K> Default for Shared<K> {
+    fn default() -> Self {
+        Self {
+            objects: RwLock::default(),
+            handlers: RwLock::default(),
+            health: channel::Sender::default(),
+            is_interrupted: AtomicBool::new(false),
+        }
+    }
+}
 
 impl<K: Resource> Shared<K> {
     /// Clears the failure.

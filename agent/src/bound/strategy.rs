@@ -70,10 +70,10 @@ pub(crate) struct Bound {
 
 impl Bound {
     /// Whether the deletion of a source may have been seen before a restore of the consumer that the watch of the sources does not show yet:
-    /// the consumer's namespaces were listed anew since.
+    /// the watch of the consumer's namespaces is interrupted, or they were listed anew since.
     fn may_be_outlived(&self) -> bool {
         let namespaces = self.consumer_namespaces.health().borrow().listed;
-        *self.listed.lock() < namespaces
+        self.consumer_namespaces.is_interrupted() || *self.listed.lock() < namespaces
     }
 
     fn mode(&self, key: &ObjectKey, pair: &Pair, place: Option<&Place>) -> Mode {
@@ -205,7 +205,7 @@ impl SyncStrategy for Bound {
             };
             return writer.apply(target, &release).await;
         }
-        if matches!(op, Op::DeleteProvider { .. } | Op::Retain { .. })
+        if op.relies_on_an_end()
             && self.may_be_outlived()
             && let Some(revived) = Writer::in_time(writer.living_source(target)).await?
         {
@@ -327,7 +327,10 @@ impl Operation for Op {
         match self {
             Self::ReadConsumer | Self::ReadProvider => "get",
             Self::Adopt { .. } => "create",
-            Self::DeleteProvider { .. } | Self::DeleteOrphan { .. } | Self::DeleteConsumer { .. } => "delete",
+            Self::DeleteProvider { .. }
+            | Self::Discard { .. }
+            | Self::DeleteOrphan { .. }
+            | Self::DeleteConsumer { .. } => "delete",
             _ => "patch",
         }
     }
@@ -355,6 +358,7 @@ impl Operation for Op {
         matches!(
             self,
             Self::DeleteProvider { .. }
+                | Self::Discard { .. }
                 | Self::DeleteOrphan { .. }
                 | Self::Retain { .. }
                 | Self::ReleaseProvider { .. }

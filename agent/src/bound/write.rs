@@ -85,12 +85,13 @@ impl Writer {
                     status: *fingerprint,
                 }))
             }
-            Op::DeleteProvider { uid, .. } => self.delete_provider(target, uid).await,
+            Op::DeleteProvider { uid, .. } => self.delete_provider(target, uid, None).await,
+            Op::Discard { uid, version } => self.delete_provider(target, uid, Some(*version)).await,
             Op::ReleaseProvider { uid, version } => self.release_provider(target, uid, *version).await,
             Op::DeleteOrphan { uid } => self.delete_orphan(target, uid).await,
             Op::Retain { .. } | Op::Restore { .. } | Op::Relink { .. } => self.end_or_begin_retention(target, op).await,
             Op::DeleteConsumer { uid } => {
-                self.delete(&self.consumer, &self.consumer_path(target.key), uid)
+                self.delete(&self.consumer, &self.consumer_path(target.key), uid, None)
                     .await?;
                 // The watch shows the deletion timestamp or the end.
                 Ok(None)
@@ -264,8 +265,14 @@ impl Writer {
         }))
     }
 
-    async fn delete_provider(&self, target: Target<'_>, uid: &str) -> Result<Option<Learned>, kube::Error> {
-        let gone = self.delete(&self.provider, &self.provider_path(target), uid).await?;
+    async fn delete_provider(
+        &self,
+        target: Target<'_>,
+        uid: &str,
+        version: Option<Version>,
+    ) -> Result<Option<Learned>, kube::Error> {
+        let path = self.provider_path(target);
+        let gone = self.delete(&self.provider, &path, uid, version).await?;
         Ok(Some(if gone {
             Learned::ProviderGone
         } else {
@@ -353,7 +360,7 @@ impl Writer {
         match self.read(&self.consumer, &self.consumer_path(target.key)).await? {
             // The cache was behind: an object of this name exists. The next plan decides.
             Some(object) => Ok(Some(Learned::Consumer(Some(object)))),
-            None => self.delete_provider(target, uid).await,
+            None => self.delete_provider(target, uid, None).await,
         }
     }
 

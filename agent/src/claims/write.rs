@@ -101,7 +101,7 @@ async fn read_source(writer: &Writer, target: Target<'_>, on: Cluster) -> Result
 
 async fn delete(writer: &Writer, target: Target<'_>, on: Cluster, uid: &str) -> Result<Learned, kube::Error> {
     let (client, path) = path(writer, target, on);
-    let is_gone = writer.delete(client, &path, uid).await?;
+    let is_gone = writer.delete(client, &path, uid, None).await?;
     Ok(Learned::Deleted { on, is_gone })
 }
 

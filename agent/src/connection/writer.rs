@@ -190,10 +190,20 @@ impl Writer {
         Ok(Some(answer.metadata.resource_version))
     }
 
-    /// Deletes an object of this UID; true if it is gone, false if finalizers hold it. Fails with a conflict if the
-    /// object has another UID.
-    pub(crate) async fn delete(&self, client: &Client, path: &str, uid: &str) -> Result<bool, kube::Error> {
-        let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}});
+    /// Deletes an object of this UID, in this version if one is given; true if it is gone, false if finalizers hold it. Fails with a
+    /// conflict if the object has another UID or version.
+    pub(crate) async fn delete(
+        &self,
+        client: &Client,
+        path: &str,
+        uid: &str,
+        version: Option<Version>,
+    ) -> Result<bool, kube::Error> {
+        let mut preconditions = json!({"uid": uid});
+        if let Some(version) = version {
+            preconditions["resourceVersion"] = json!(version.to_string());
+        }
+        let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions});
         match send::<Answer>(client, Method::DELETE, path, PLAIN, &body).await {
             Ok(answer) => Ok(&*answer.kind == "Status"),
             Err(error) if errors::is_object_gone(&error, last_segment(path)) => Ok(true),

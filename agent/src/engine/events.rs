@@ -119,7 +119,7 @@ pub(crate) fn provider_namespace<F: SyncStrategy>(
         shared.doubt_if_anew(&event, &mut is_listed);
         match event {
             Event::Rewound => shared.index.lock().provider_rewound(&consumer_namespace),
-            Event::Reset => listing = Some(shared.index.lock().begin()),
+            Event::Reset => listing = Some(shared.index.lock().begin_copies(Some(&consumer_namespace))),
             Event::Listed(object) => {
                 if let Some(listing) = &mut listing {
                     shared.tell_copy(&consumer_namespace, &object);
@@ -169,7 +169,7 @@ pub(crate) fn provider_cluster<F: SyncStrategy>(shared: Arc<Shared<F>>) -> impl 
             }
             Event::Reset => {
                 let mut index = shared.index.lock();
-                listing = Some(index.begin());
+                listing = Some(index.begin_copies(None));
                 places = index.places();
                 shared.lists_places.store(true, Ordering::Relaxed);
                 unreadable = Vec::new();

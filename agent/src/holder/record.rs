@@ -300,7 +300,9 @@ impl ContractHolder {
             return begun.clone();
         }
         let before = recorded.record.as_ref();
-        let instance = before.filter(|_| !accepted).map(|before| before.instance.clone());
+        // Copies that were written after a step which the provider has no more name its instance.
+        let known = before.or_else(|| chain.last());
+        let instance = known.filter(|_| !accepted).map(|known| known.instance.clone());
         let generation = before.map_or(0, |before| before.generation).max(chain.generation());
         let next = HolderRecord {
             instance: instance.unwrap_or_else(nonce),
@@ -443,6 +445,15 @@ mod tests {
         let accepted = holder.next(&known, true);
         assert_eq!(accepted.generation, 8);
         assert_ne!(accepted.instance, "i");
+    }
+
+    #[test]
+    fn a_konnector_whose_first_step_never_arrived_keeps_its_instance() {
+        let lease = BTreeMap::from([(key_of("uid"), r#"{"attempts":["i/1/n"]}"#.to_owned())]);
+        let holder = Holders::new(LeaseNotes::of(Some(&lease))).of(&"uid".into(), None, false);
+        let next = holder.next(&RecordedHolder::default(), false);
+        assert_eq!((next.instance.as_str(), next.generation), ("i", 2));
+        assert_ne!(holder.next(&RecordedHolder::default(), true).instance, "i");
     }
 
     #[test]

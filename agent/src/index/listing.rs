@@ -25,6 +25,9 @@ pub(crate) struct Listing {
     round: u32,
     /// The consumer namespace of a list of the consumer; `None` for one of the whole cluster, and for lists of the provider.
     namespace: Option<Arc<str>>,
+    /// The newest version of an object that was known before the list was asked for. A list in an older version is of a cluster that went
+    /// back in time.
+    known: Version,
     /// Keys of shown objects that no pair has as its key: objects that cannot be decoded, and copies that are never synced
     /// or in another object's place. The key of a copy is its own name, in the consumer's namespace.
     named: HashSet<ObjectKey, RandomState>,
@@ -45,20 +48,48 @@ impl Listing {
 // === impl Index ===
 
 impl<P: Known> Index<P> {
-    /// Begins a list of either cluster.
+    /// Begins a list of either cluster that was asked for before anything was known.
+    #[cfg(test)]
     pub(crate) fn begin(&mut self) -> Listing {
-        self.begin_in(None)
+        self.listing(None, Version::default())
     }
 
-    /// Begins a list of the consumer, of one namespace or of all.
+    /// Begins a list of the consumer, of one namespace or of all, before it is asked for.
     pub(crate) fn begin_in(&mut self, namespace: Option<&Arc<str>>) -> Listing {
+        let known = self.newest(namespace, Known::consumer);
+        self.listing(namespace, known)
+    }
+
+    /// Begins a list of the provider, of the copies of one consumer namespace or of all, before it is asked for.
+    pub(crate) fn begin_copies(&mut self, namespace: Option<&Arc<str>>) -> Listing {
+        let known = self.newest(namespace, Known::provider);
+        self.listing(None, known)
+    }
+
+    fn listing(&mut self, namespace: Option<&Arc<str>>, known: Version) -> Listing {
         self.round += 1;
         Listing {
             round: self.round,
             namespace: namespace.cloned(),
+            known,
             named: HashSet::default(),
             older: Vec::new(),
         }
+    }
+
+    /// The newest version that is known of an object on one side.
+    fn newest<'a>(
+        &'a self,
+        namespace: Option<&Arc<str>>,
+        side: impl Fn(&'a P) -> Option<(&'a Uid, Version)>,
+    ) -> Version {
+        let rows = self.rows.iter();
+        let rows = rows.filter(|(row, _)| namespace.is_none_or(|namespace| namespace == *row));
+        let entries = rows.flat_map(|(_, row)| row.values());
+        let versions = entries
+            .filter_map(|entry| side(&entry.pair))
+            .map(|(_, version)| version);
+        versions.max().unwrap_or_default()
     }
 
     /// Notes an object of the consumer that a list shows.
@@ -102,10 +133,13 @@ impl<P: Known> Index<P> {
     /// Ends a list of the consumer's objects: those that are neither listed nor newer are gone. Returns their keys.
     ///
     /// A list that shows an older version of an object than one that it comes after shows that the consumer went back in time and gave out
-    /// higher versions since, as etcd does after a restore with `--bump-revision`.
+    /// higher versions since, as etcd does after a restore with `--bump-revision`. So does one in an older version than was known before.
     pub(crate) fn consumer_listed(&mut self, listing: &mut Listing, version: Version) -> Vec<ObjectKey> {
         let namespace = listing.namespace.as_ref();
         self.consumer_lists.complete(namespace);
+        if version < listing.known {
+            self.consumer_rewound(listing.namespace.as_ref());
+        }
         let is_older = |entry: &Entry<P>| entry.pair.consumer().is_some_and(|(_, known)| known <= version);
         let mut gone = self.select(namespace, |entry| {
             entry.consumer_round < listing.round && is_older(entry)
@@ -136,6 +170,9 @@ impl<P: Known> Index<P> {
     ) -> Vec<ObjectKey> {
         if let Some(place) = self.places.get_mut(consumer_namespace) {
             place.listed = true;
+        }
+        if version < listing.known {
+            self.provider_rewound(consumer_namespace);
         }
         let is_older = |entry: &Entry<P>| entry.pair.provider().is_some_and(|(_, known)| known <= version);
         let mut gone = self.select(Some(consumer_namespace), |entry| {

@@ -425,6 +425,31 @@ fn a_list_that_was_broken_off_says_nothing_to_the_next() {
 }
 
 #[test]
+fn a_list_in_an_older_version_than_was_known_before_shows_that_its_cluster_went_back() {
+    let mut index = index();
+    index.set_place(&"ns".into(), Some("contract-ns".into()), false);
+    list_provider(&mut index, "ns", vec![("a", object("contract-ns", "a", "u", 6))], 7);
+    index.provider_seen(&key("b"), object("contract-ns", "b", "q", 9));
+    // The provider is restored to version 7, and gives out 8 to others.
+    let mut listing = index.begin_copies(Some(&"ns".into()));
+    show(&mut index, false, "a", 6, &mut listing);
+    let gone = index.provider_listed(&"ns".into(), &mut listing, Version(8));
+    assert_eq!(gone, [key("b")]);
+
+    let mut index = self::index();
+    list_consumer(
+        &mut index,
+        vec![object("ns", "a", "u", 5), object("ns", "b", "v", 9)],
+        9,
+    );
+    let mut listing = index.begin_in(None);
+    index.consumer_shown(&key("a"), object("ns", "a", "u", 4), &mut listing);
+    assert_eq!(index.consumer_listed(&mut listing, Version(8)), [key("b")]);
+    let (_, version) = index.pair(&key("a")).and_then(Known::consumer).unwrap();
+    assert_eq!(version, Version(4));
+}
+
+#[test]
 fn a_place_that_was_listed_during_a_longer_list_keeps_its_copies() {
     let mut index = index();
     let mut long = index.begin();

@@ -19,11 +19,7 @@ fn shown(object: ConfigMap) -> Shown<ConfigMap> {
 #[test]
 fn what_is_held_of_a_server_that_is_not_trusted_is_counted() {
     let guard = Guard::unlimited();
-    let shared = Arc::new(Shared {
-        objects: RwLock::default(),
-        handlers: RwLock::default(),
-        health: channel::Sender::default(),
-    });
+    let shared = Arc::new(Shared::default());
     let mut handle = event_handler(Arc::clone(&shared));
     let held = |name: &str, bytes| Shown {
         object: map(name, "1"),
@@ -49,11 +45,7 @@ fn what_is_held_of_a_server_that_is_not_trusted_is_counted() {
 
 #[test]
 fn a_second_list_reports_only_what_differs() {
-    let shared = Arc::new(Shared {
-        objects: RwLock::default(),
-        handlers: RwLock::default(),
-        health: channel::Sender::default(),
-    });
+    let shared = Arc::new(Shared::default());
     let seen = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&seen);
     let handler: Handler<ConfigMap> = Arc::new(move |change: &Change<'_, ConfigMap>| {
@@ -84,14 +76,28 @@ fn a_second_list_reports_only_what_differs() {
     assert!(shared.health.borrow().is_synced());
 }
 
+#[test]
+fn a_watch_is_interrupted_from_its_end_until_it_is_followed_again() {
+    let shared = Arc::new(Shared::<ConfigMap>::default());
+    let mut handle = event_handler(Arc::clone(&shared));
+    let mut is_interrupted_after = |event| {
+        handle(event);
+        shared.is_interrupted.load(Ordering::Relaxed)
+    };
+    assert!(!is_interrupted_after(Event::Following));
+    assert!(is_interrupted_after(Event::Ended));
+    assert!(is_interrupted_after(Event::Reset));
+    assert!(
+        is_interrupted_after(Event::Complete("5".to_owned())),
+        "what comes after the list is not watched yet"
+    );
+    assert!(!is_interrupted_after(Event::Following));
+}
+
 #[tokio::test]
 async fn a_handler_may_read_the_cache_though_somebody_waits_to_write() {
     let cache = Cache {
-        shared: Arc::new(Shared {
-            objects: RwLock::default(),
-            handlers: RwLock::default(),
-            health: channel::Sender::default(),
-        }),
+        shared: Arc::new(Shared::default()),
         watch: Arc::new(AbortOnDropHandle::new(tokio::spawn(std::future::pending()))),
     };
     let first = Arc::new(map("a", "1"));
@@ -123,11 +129,7 @@ async fn a_handler_may_read_the_cache_though_somebody_waits_to_write() {
 
 #[test]
 fn an_object_that_cannot_be_read_stays_as_it_was() {
-    let shared = Arc::new(Shared {
-        objects: RwLock::default(),
-        handlers: RwLock::default(),
-        health: channel::Sender::default(),
-    });
+    let shared = Arc::new(Shared::default());
     let mut handle = event_handler(Arc::clone(&shared));
     for event in [
         Event::Reset,

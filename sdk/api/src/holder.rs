@@ -197,6 +197,11 @@ impl HolderChain {
         self.binding.is_some() && self.binding.as_deref() != binding
     }
 
+    /// The step that was begun last, or else the one that the provider has.
+    pub fn last(&self) -> Option<&HolderRecord> {
+        self.attempts.iter().rev().chain([&self.current]).flatten().next()
+    }
+
     /// The highest generation of its steps; 0 if it has none.
     pub fn generation(&self) -> u64 {
         let steps = self.attempts.iter().chain([&self.current]).flatten();

@@ -53,6 +53,9 @@ pub(crate) enum Op {
     /// Deletes the provider's copy of this UID, for a deletion of its source that was seen. With a `version`, the copy is released in
     /// this version instead if the CRD is being deleted, because that deletes each source and says nothing of one.
     DeleteProvider { uid: Arc<str>, version: Option<Version> },
+    /// Deletes the retained copy of this UID, as the user ordered, in the version in which it is retained: by the time that the request
+    /// arrives, a restore may have made it the copy of an object.
+    Discard { uid: Arc<str>, version: Version },
     /// Asks the consumer whether the source of a copy is gone, and if so deletes the copy of this UID, as the user ordered.
     DeleteOrphan { uid: Arc<str> },
     /// Marks the provider's copy of this UID as released: it stays, and is no copy any more.
@@ -103,6 +106,7 @@ impl Op {
             | Self::Create { .. }
             | Self::Update { .. }
             | Self::DeleteProvider { .. }
+            | Self::Discard { .. }
             | Self::DeleteOrphan { .. }
             | Self::Retain { .. }
             | Self::Restore { .. }
@@ -123,6 +127,7 @@ impl Op {
             Self::Update { .. } => "update",
             Self::Status { .. } => "status",
             Self::DeleteProvider { .. } => "delete_provider",
+            Self::Discard { .. } => "discard",
             Self::DeleteOrphan { .. } => "delete_orphan",
             Self::ReleaseProvider { .. } => "release_provider",
             Self::Retain { .. } => "retain",

@@ -55,9 +55,12 @@ pub(super) fn discard(provider: &Provider) -> Plan {
     if provider.deleting {
         return Plan::default();
     }
-    Plan::of(Op::DeleteProvider {
+    if is_version_lost(provider.version) {
+        return Plan::of(Op::ReadProvider);
+    }
+    Plan::of(Op::Discard {
         uid: provider.uid.text(),
-        version: None,
+        version: provider.version,
     })
 }
 

@@ -287,6 +287,14 @@ impl World {
                 }
                 self.delete_provider();
             }
+            Op::Discard { uid, version } => {
+                let meta = &self.provider.as_ref().unwrap()["metadata"];
+                assert_eq!(
+                    (&meta["uid"], &meta["resourceVersion"]),
+                    (&json!(uid), &json!(version.to_string()))
+                );
+                self.delete_provider();
+            }
             Op::ReleaseProvider { uid, version } => {
                 let meta = &self.provider.as_ref().unwrap()["metadata"];
                 assert_eq!(
