@@ -85,7 +85,7 @@ pub struct Invariants {
     paused: paused::Paused,
     overwritten: overwritten::Overwritten,
     rewinds: rewinds::Rewinds,
-    /// UIDs of objects of consumers that requests made which the network disturbed: one that is late makes an object again that is gone.
+    /// UIDs of objects that requests made which the network disturbed: one that is late makes an object again that is gone.
     made_late: BTreeSet<String>,
     violations: Vec<Violation>,
     seen: BTreeSet<(Invariant, BTreeSet<Circumstance>)>,
@@ -119,6 +119,9 @@ impl Invariants {
             written,
             account: Account::of(&written.change.by),
         };
+        if let Some(made) = written.change.after.as_deref().filter(|_| written.is_late_creation()) {
+            self.made_late.insert(marks::uid(made).to_owned());
+        }
         match written.on {
             Cluster::Provider(_) => {
                 let copy = copies::check(&seen, &mut self.contracts, &self.sources, &self.rewinds);
@@ -137,15 +140,12 @@ impl Invariants {
                 }
             }
             Cluster::Consumer(_) | Cluster::Clone(_) => {
-                if let Some(made) = written.change.after.as_deref().filter(|_| written.is_late_creation()) {
-                    self.made_late.insert(marks::uid(made).to_owned());
-                }
                 let deleted = self.sources.note(&seen);
                 self.paused.note(&seen);
                 self.overwritten.note(&seen);
                 let own = consumers::check(&seen, deleted);
                 let holder = self.holders.check(&seen, &mut self.contracts);
-                let released = finalizers::check(&seen, &mut self.contracts, &self.rewinds);
+                let released = finalizers::check(&seen, &mut self.contracts, &self.rewinds, &self.made_late);
                 let contract = contracts::check_on_consumer(&seen, &self.contracts);
                 let data = consumers::check_data(&seen);
                 for found in [own, data, holder, released, contract].into_iter().flatten() {

@@ -2,6 +2,9 @@
 //!
 //! The server that ends a retained copy at its time knows nothing of the consumer: the evidence had to be there when the copy was retained.
 
+use bindery_simulator_apiserver::ObjectKey;
+use serde_json::Value;
+
 use super::{
     Account, Clusters, Invariant, Seen, Violation, contracts::Contracts, marks, relation, rewinds::Rewinds,
     sources::Sources,
@@ -48,17 +51,17 @@ pub(super) fn check<C: Clusters>(
         return None;
     }
     let live = sources.live(relation.consumer, source);
-    // A clone from within one heartbeat that took the contract lacks the claimed sources that came after its backup, and may withdraw their
-    // copies until the first konnector contests it. [`super::holders`] checks that it took the contract.
-    if seen.is_by_clone() && copy.claimed && !sources.was_on_clone(relation.consumer, source) {
+    // A clone from within one heartbeat that took the contract lacks the claimed sources and the references that came after its backup, and
+    // its users claim others. It may withdraw copies until the first konnector contests it. [`super::holders`] checks that it took the contract.
+    if seen.is_by_clone() && copy.claimed {
         return None;
     }
     if copy.claimed && (live.is_none() || !is_still_claimed(seen, relation.consumer, source, sources)) {
-        // The source of a claimed object is never written, so a complete list without it is evidence enough: unless the list
-        // was that of another cluster.
-        if !seen.is_by_clone() || live.is_none() {
-            return None;
-        }
+        // The source of a claimed object is never written, so a complete list without it is evidence enough.
+        return None;
+    }
+    if is_in_namespace_given_up(seen, relation.consumer, copy.contract, object, live) {
+        return None;
     }
     let name = if copy.released { "released copy" } else { "copy" };
     let what = if is_retained_now { "was retained" } else { "ended" };
@@ -116,8 +119,33 @@ fn is_still_claimed<C: Clusters>(seen: &Seen<'_, C>, consumer: u8, uid: &str, so
     }
     let on = Cluster::Consumer(consumer);
     let object = seen.clusters.object(on, key);
-    object.is_some_and(|object| !marks::is_deleting(&object) && marks::annotation(&object, STEADY) == Some("true"))
+    let steady = seen.provider().unwrap_or_default().to_string();
+    object.is_some_and(|object| !marks::is_deleting(&object) && marks::annotation(&object, STEADY) == Some(&*steady))
 }
 
-/// The annotation of sources that a history never deselects. Histories set it on objects that a claim selects by name.
+/// Whether a copy ends with its provider namespace that was given up before the copy was made, or in the same second: the creation was on
+/// its way then. The source is in a namespace of the consumer that a user forced to end.
+fn is_in_namespace_given_up<C: Clusters>(
+    seen: &Seen<'_, C>,
+    consumer: u8,
+    contract: &str,
+    copy: &Value,
+    source: Option<&ObjectKey>,
+) -> bool {
+    let (Account::Controller(_), Some(source)) = (seen.account, source) else {
+        return false;
+    };
+    let namespace = ObjectKey::new("", "namespaces", "", &source.namespace);
+    let is_there = seen.clusters.object(Cluster::Consumer(consumer), &namespace).is_some();
+    let request = ObjectKey::new("kube-bind.io", "apiservicenamespaces", contract, &source.namespace);
+    let request = seen.clusters.object(seen.written.on, &request);
+    let given_up = request
+        .as_ref()
+        .and_then(|request| request["metadata"]["deletionTimestamp"].as_str());
+    let made = copy["metadata"]["creationTimestamp"].as_str();
+    !is_there && given_up.zip(made).is_some_and(|(given_up, made)| given_up <= made)
+}
+
+/// The annotation of sources that a history never deselects, with the number of the provider that claims them. Histories set it on objects
+/// that a claim selects by name.
 pub const STEADY: &str = "example.dev/always-claimed";

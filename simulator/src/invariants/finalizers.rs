@@ -1,5 +1,7 @@
 //! A source keeps our finalizer until its copy is gone.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::{Account, Clusters, Invariant, Seen, Violation, contracts::Contracts, marks, rewinds::Rewinds};
@@ -16,6 +18,7 @@ pub(super) fn check<C: Clusters>(
     seen: &Seen<'_, C>,
     contracts: &mut Contracts,
     rewinds: &Rewinds,
+    made_late: &BTreeSet<String>,
 ) -> Option<Violation> {
     let (written, change) = (seen.written, seen.written.change);
     let (Cluster::Consumer(consumer), Account::Konnector) = (written.on, seen.account) else {
@@ -45,6 +48,10 @@ pub(super) fn check<C: Clusters>(
     }
     // A clone that has not seen yet that another konnector holds the contract makes the copy again that this one has ended.
     if rewinds.is_made_again(Cluster::Provider(provider), marks::uid(copy)) {
+        return None;
+    }
+    // The konnector deletes it when it sees it.
+    if made_late.contains(marks::uid(copy)) {
         return None;
     }
     let message = format!("the konnector let a source go while its copy {key} exists");

@@ -171,12 +171,6 @@ impl Sources {
         self.ends.get(&source) == Some(&SourceEnd::ByUser)
     }
 
-    /// Whether the clone of the consumer has, or had, the source.
-    pub(super) fn was_on_clone(&self, consumer: u8, uid: &str) -> bool {
-        let source = (Cluster::Clone(consumer), uid.to_owned());
-        self.live.contains_key(&source) || self.ends.contains_key(&source)
-    }
-
     /// Whether a user deleted a namespace of this name on the consumer.
     pub(super) fn has_user_deleted_namespace(&self, consumer: u8, name: &str) -> bool {
         let namespace = (Cluster::Consumer(consumer), name.to_owned());

@@ -326,7 +326,7 @@ impl Users {
                 metadata["annotations"] = json!({(marks::SERIAL): serial.to_string()});
                 let claim = self.topology.offer(provider).and_then(|offer| offer.claim(resource));
                 if object.name == 0 && claim.is_some_and(|claim| claim.selection == Selection::Named) {
-                    metadata["annotations"][STEADY] = json!("true");
+                    metadata["annotations"][STEADY] = json!(provider.to_string());
                 }
                 let (kind, data) = content(object, serial);
                 json!({"apiVersion": "v1", "kind": kind, "metadata": metadata, "data": data})

@@ -34,6 +34,7 @@ pub(super) struct InFlight {
     incarnation: u32,
     cluster: Cluster,
     request: Request<Bytes>,
+    sent: Duration,
     /// `None` if the answer goes nowhere.
     reply: Option<Reply>,
     fate: Fate,
@@ -140,6 +141,7 @@ impl World {
                 incarnation,
                 cluster,
                 request: copy(&request),
+                sent,
                 reply: None,
                 fate: Fate::default(),
             };
@@ -155,6 +157,7 @@ impl World {
             incarnation,
             cluster,
             request,
+            sent,
             reply: Some(reply),
             fate,
         };
@@ -199,6 +202,7 @@ impl World {
             incarnation,
             cluster,
             request,
+            sent,
             reply,
             fate,
         } = arriving;
@@ -218,6 +222,15 @@ impl World {
             }
             return step;
         };
+        // No client opens a watch from what it listed before a restore without having lost a connection.
+        if sent < slot.away_until && parameter(&request, "watch").is_some() {
+            self.trace
+                .line(self.now, &format!("{told}: not answered during a restore"));
+            if let Some(reply) = reply {
+                self.break_off(process, incarnation, reply);
+            }
+            return step;
+        }
         let answer = match fate.refused {
             Some(status) => apiserver::Answer::Whole(refusal(status)),
             None => slot.api.handle(now, &request),

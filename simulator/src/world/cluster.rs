@@ -24,7 +24,12 @@ pub(super) struct ClusterSlot {
     chore_due: Option<Duration>,
     /// The controllers of the control plane stand still until then, by the rule of this number.
     stopped: Option<(RuleNumber, Duration)>,
+    /// The last time at which a restore of its etcd kept the API server from answering.
+    pub(super) away_until: Duration,
 }
+
+/// How long an API server does not answer at least while its etcd is restored.
+const AWAY: Duration = Duration::from_secs(1);
 
 /// A backup of a cluster's etcd.
 #[derive(Clone, Debug)]
@@ -45,6 +50,7 @@ impl ClusterSlot {
             api,
             chore_due: None,
             stopped: None,
+            away_until: Duration::ZERO,
         }
     }
 }
@@ -86,6 +92,7 @@ impl World {
         ));
         let mut has_changed = false;
         if let Some(slot) = self.clusters.get_mut(&cluster) {
+            slot.away_until = self.now + AWAY;
             has_changed = slot.api.revision() != backup.0.revision();
             slot.api.restore(&backup.0, revisions);
         }
