@@ -21,7 +21,7 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use nix::sys::signal::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{
     net::TcpStream,
     time::{Instant, sleep, sleep_until},
@@ -306,21 +306,13 @@ impl World<'_> {
         let revoked = ["BinderyBindingsNotReady", "BinderyObjectsFailing"];
         let plane = &self.bound.consumer.plane;
         let binding = ["clusterrolebinding", "kube-bind-konnector-cowboys"];
-        let kept = plane
-            .kubectl(&[&["get"], &binding[..], &["-o", "yaml"]].concat())
-            .await?;
+        let kept = document(plane, &binding).await?;
         let fault = Instant::now();
         plane.kubectl(&[&["delete"], &binding[..]].concat()).await?;
         self.bound.cowboys.create("jesse", "ride").await?;
         board.fire(&revoked, fault).await?;
         let mend = Instant::now();
-        let kept = kept.lines().filter(|line| {
-            let line = line.trim_start();
-            !line.starts_with("uid:")
-                && !line.starts_with("resourceVersion:")
-                && !line.starts_with("creationTimestamp:")
-        });
-        plane.apply(&kept.collect::<Vec<_>>().join("\n")).await?;
+        plane.apply(&kept).await?;
         self.bound.cowboys.copied("jesse", "ride").await?;
         board.fall_silent(&revoked, mend).await?;
         board.quiet().await
@@ -452,17 +444,26 @@ impl World<'_> {
 async fn without_policy(board: &mut Board<'_>, plane: &ControlPlane, policy: &str, alert: &'static str) -> Result<()> {
     let alerts = [alert];
     let binding = ["validatingadmissionpolicybinding", policy];
-    let kept = plane
-        .kubectl(&[&["get"], &binding[..], &["-o", "json"]].concat())
-        .await?;
-    let mut kept: serde_json::Value = serde_json::from_str(&kept)?;
-    kept["metadata"] = json!({"name": kept["metadata"]["name"], "labels": kept["metadata"]["labels"]});
+    let kept = document(plane, &binding).await?;
     let fault = Instant::now();
     plane.kubectl(&[&["delete"], &binding[..]].concat()).await?;
     board.fire(&alerts, fault).await?;
     let mend = Instant::now();
-    plane.apply(&kept.to_string()).await?;
+    plane.apply(&kept).await?;
     board.fall_silent(&alerts, mend).await
+}
+
+/// An object, given by kind and name, as a document that makes it anew.
+async fn document(plane: &ControlPlane, object: &[&str]) -> Result<String> {
+    let found = plane.kubectl(&[&["get"], object, &["-o", "json"]].concat()).await?;
+    let mut found: Value = serde_json::from_str(&found)?;
+    let metadata = found["metadata"].take();
+    let kept = ["name", "labels", "annotations", "ownerReferences"];
+    let kept = kept.iter().filter(|field| !metadata[**field].is_null());
+    found["metadata"] = kept
+        .map(|field| ((*field).to_owned(), metadata[*field].clone()))
+        .collect();
+    Ok(found.to_string())
 }
 
 /// The token for the server in a kubeconfig.
