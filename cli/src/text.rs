@@ -13,7 +13,7 @@ pub(crate) fn joined<T: ToString>(values: impl IntoIterator<Item = T>) -> String
 }
 
 /// A number of things in words; `thing` is the word for one of them.
-pub(crate) fn counted<N: Display + From<u8> + PartialEq>(number: N, thing: &str) -> String {
+pub(crate) fn counted<N: Copy + Display + From<u8> + PartialEq>(number: N, thing: &str) -> String {
     let plural = if number == N::from(1) { "" } else { "s" };
     format!("{number} {thing}{plural}")
 }

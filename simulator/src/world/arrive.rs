@@ -179,6 +179,11 @@ impl World {
             Duration::ZERO
         };
         self.late(self.now + delay);
+        self.reset(process, incarnation, reply, delay);
+    }
+
+    /// Lets a client learn after a time that its connection is broken.
+    fn reset(&mut self, process: ProcessId, incarnation: u32, reply: Reply, delay: Duration) {
         let answer = Answer {
             process,
             incarnation,
@@ -227,7 +232,7 @@ impl World {
             self.trace
                 .line(self.now, &format!("{told}: not answered during a restore"));
             if let Some(reply) = reply {
-                self.break_off(process, incarnation, reply);
+                self.reset(process, incarnation, reply, Duration::ZERO);
             }
             return step;
         }
