@@ -26,7 +26,7 @@ use crate::{
 /// A provider namespace that is not needed any more and holds copies is looked at again after this time. That sends no request.
 const HELD_RETRY: Duration = Duration::from_secs(5);
 /// Pauses between requests for the provider namespace of the same consumer namespace. Where its export is gone, and the konnector has not
-/// seen that yet, or waits for objects that are paused, a request would end as soon as it is made.
+/// seen that yet, or waits for objects that are paused, a request would end as soon as it is made, and lose the export as an owner.
 const REQUEST_PAUSE: Backoff = Backoff::OBJECT;
 
 /// The provider namespaces that were requested, by name of the APIServiceNamespace.
@@ -173,7 +173,7 @@ impl<F: SyncStrategy> Shared<F> {
             Some(PlaceOp::GiveBack { .. }) if self.around.tally.may_hold_copies(&consumer_namespace) => {
                 return Ok(Some(HELD_RETRY));
             }
-            Some(op @ (PlaceOp::Request { .. } | PlaceOp::Need { .. })) => {
+            Some(op @ (PlaceOp::Request { .. } | PlaceOp::Need { .. } | PlaceOp::Share { .. })) => {
                 if let Some(pause) = requested.pause(name) {
                     return Ok(Some(pause));
                 }
@@ -184,7 +184,7 @@ impl<F: SyncStrategy> Shared<F> {
                 self.writer.place(name, op).await?;
                 requested.note(name);
             }
-            Some(op) => self.writer.place(name, op).await?,
+            Some(op @ PlaceOp::GiveBack { .. }) => self.writer.place(name, op).await?,
             None => {}
         }
         self.issues.lock().set_watch(Watched::Place(Arc::clone(name)), None);
