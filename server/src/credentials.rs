@@ -404,6 +404,8 @@ impl Issuer {
         self.contract_uid(contract)?;
         let api = self.cluster_bindings(contract);
         let binding = api.get(names::CLUSTER_BINDING).await.map_err(failed(contract))?;
+        // The controller of contracts sweeps, too, as soon as it sees the revocation.
+        let known = self.anchors(contract).await.map_err(failed(contract))?.len();
         let time = if let Some(before) = revocation(&binding) {
             before.time
         } else {
@@ -412,7 +414,8 @@ impl Issuer {
             write.apply(&self.state.clients.write).await.map_err(failed(contract))?;
             revocation.time
         };
-        let anchors = self.sweep(contract).await.map_err(failed(contract))?;
+        let swept = self.sweep(contract).await.map_err(failed(contract))?;
+        let anchors = swept.max(known);
         tracing::warn!(contract, anchors, "credentials revoked");
         Ok(Revoked { anchors, time })
     }

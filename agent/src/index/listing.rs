@@ -6,7 +6,10 @@
 //! Lists may overlap, one of a provider namespace and one of the whole provider. An object keeps the higher number, so that
 //! what a later list has shown counts as shown for earlier lists too.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use ahash::RandomState;
 use bindery_runtime::cache::ObjectKey;
@@ -83,9 +86,9 @@ impl<P: Known> Index<P> {
         namespace: Option<&Arc<str>>,
         side: impl Fn(&'a P) -> Option<(&'a Uid, Version)>,
     ) -> Version {
-        let rows = self.rows.iter();
-        let rows = rows.filter(|(row, _)| namespace.is_none_or(|namespace| namespace == *row));
-        let entries = rows.flat_map(|(_, row)| row.values());
+        let one = namespace.and_then(|namespace| self.rows.get(namespace));
+        let all = namespace.is_none().then(|| self.rows.values());
+        let entries = all.into_iter().flatten().chain(one).flat_map(HashMap::values);
         let versions = entries
             .filter_map(|entry| side(&entry.pair))
             .map(|(_, version)| version);

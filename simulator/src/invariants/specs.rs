@@ -7,6 +7,14 @@ use serde_json::Value;
 use super::{Account, Clusters, Invariant, Seen, Violation, contracts::Contracts, marks, rewinds::Rewinds};
 use crate::{faults::ProcessName, topology::Cluster, users::Circumstance};
 
+/// A user ended the use of the API. If there is a binding, the user bound anew.
+const UNBOUND: [Circumstance; 4] = [
+    Circumstance::Unbound,
+    Circumstance::UnboundDeleting,
+    Circumstance::UnboundKeeping,
+    Circumstance::UnboundByCall,
+];
+
 /// The state of each source that reached a provider last.
 #[derive(Debug, Default)]
 pub(super) struct Specs {
@@ -86,8 +94,11 @@ impl Specs {
             .circumstances
             .extend(of_source.into_iter().flatten().chain(of_copy));
         let unseen = [Circumstance::SourceRewound, Circumstance::RewindUnseen];
-        if seen.written.change.before.is_none() && unseen.iter().all(|of| violation.circumstances.contains(of)) {
-            // A copy that the operator deleted after a restore of the consumer, of which nothing tells, has no note of a later state either.
+        let is_bound_anew = UNBOUND.iter().any(|of| violation.circumstances.contains(of));
+        let is_noted = seen.written.change.before.is_some() && !is_bound_anew;
+        if !is_noted && unseen.iter().all(|of| violation.circumstances.contains(of)) {
+            // After a restore of the consumer, of which nothing tells, a copy that the operator deleted has no note of a later state either, and
+            // that of a copy which was released is of another holder where the user bound anew.
             return None;
         }
         if seen.is_by_clone() {

@@ -7,6 +7,7 @@ use bindery_runtime::{
     cache::Subscription,
     queue::{Priority, Queue},
 };
+use k8s_openapi::api::core::v1::Namespace;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio_util::task::AbortOnDropHandle;
@@ -155,13 +156,16 @@ fn references_changed(shared: &Shared<Claimed>, change: &ReferenceChange) {
     shared.enqueue(keys, Priority::Live);
 }
 
-/// Looks at the objects of a consumer namespace again when the namespace is created.
+/// Looks at the objects of a consumer namespace again when the namespace is created, or when a restore takes its deletion back.
 fn on_new_namespace(shared: &Arc<Shared<Claimed>>) -> (Subscription, AbortOnDropHandle<()>) {
     // The callback runs inside the cache, which plans read while they hold the lock of the index: so it only queues.
     let queue: Queue<Arc<str>> = Queue::new();
     let news = queue.clone();
     let subscription = shared.strategy.consumer_namespaces.subscribe(move |change| {
-        if change.old.is_none() {
+        let is_open = |namespace: Option<&Arc<Namespace>>| {
+            namespace.is_some_and(|namespace| namespace.metadata.deletion_timestamp.is_none())
+        };
+        if change.old.is_none() || (is_open(change.new) && !is_open(change.old)) {
             news.add(Arc::clone(&change.key.name), change.priority);
         }
     });
