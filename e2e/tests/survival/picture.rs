@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
 use bindery_api::{
-    labels, names,
+    annotations, labels, names,
     v1alpha2::{
         APIServiceExport, APIServiceExportRequest, APIServiceNamespace, BindableResourcesRequest, BoundSchema,
         ClusterBinding,
@@ -28,7 +28,9 @@ use tokio::time::Instant;
 const STILL: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// What is different each time, and says nothing.
-const PASSING: [&str; 7] = [
+const PASSING: [&str; 8] = [
+    // Digests of the tokens that the owner got.
+    annotations::RENEWAL,
     "completionTime",
     "creationTimestamp",
     "generation",
