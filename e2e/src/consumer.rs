@@ -115,9 +115,14 @@ impl Consumer {
 
     /// Sets the flag `FLAG=VALUE` for konnectors that are started from now on, in place of its earlier value.
     pub fn set_flag(&mut self, flag: &str, value: &str) {
+        self.clear_flag(flag);
+        self.extra.push(format!("{flag}={value}"));
+    }
+
+    /// Takes the flag `FLAG=VALUE` from konnectors that are started from now on.
+    pub fn clear_flag(&mut self, flag: &str) {
         let of_flag = |given: &str| given.strip_prefix(flag).is_some_and(|rest| rest.starts_with('='));
         self.extra.retain(|given| !of_flag(given));
-        self.extra.push(format!("{flag}={value}"));
     }
 
     /// Sets the URL at which konnectors that are started from now on reach their API server, such as that of a

@@ -13,6 +13,7 @@
 //! | [`charts`] | runs Helm, and makes `deploy/` of the charts |
 //! | [`claiming`] | installs a binding with permission claims by a program that is not `kubectl bind` |
 //! | [`clock`] | moves the clock of a single process |
+//! | [`collector`] | keeps the traces that programs send |
 //! | [`container`] | runs a program in the root of an image |
 //! | [`flags`] | makes the reference of the programs' flags |
 //! | [`former`] | builds the programs of an earlier commit, for tests of upgrades |
@@ -40,6 +41,7 @@ pub mod call;
 pub mod charts;
 pub mod claiming;
 pub mod clock;
+pub mod collector;
 mod consumer;
 pub mod container;
 pub mod control_plane;

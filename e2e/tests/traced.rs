@@ -1,12 +1,14 @@
 //! Traces: what a collector gets of a bind, of a change, and of the status that follows it. Nothing of it is content, and no span is as long as
 //! a stream.
 
-use std::{collections::BTreeSet, fs, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fs, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use bindery_api::{annotations, names};
 use bindery_e2e::{
-    Consumer, Provider, claiming, eventually, eventually_ok, holds_for, http, lease,
+    Consumer, Provider, claiming,
+    collector::Collector,
+    eventually, eventually_ok, holds_for, http, lease,
     offer::Offer,
     run,
     wildwest::{self, SOON},
@@ -17,75 +19,24 @@ use kube::{
     api::{DynamicObject, Patch, PatchParams, PostParams},
 };
 use opentelemetry_proto::tonic::{
-    collector::trace::v1::{
-        ExportTraceServiceRequest, ExportTraceServiceResponse,
-        trace_service_server::{TraceService, TraceServiceServer},
-    },
     common::v1::any_value::Value,
     trace::v1::{Span, span::SpanKind},
 };
-use parking_lot::Mutex;
 use serde_json::json;
-use tokio::net::TcpListener;
-use tonic::{
-    Request, Response, Status,
-    transport::{Server, server::TcpIncoming},
-};
 
 /// Far longer than any call or change takes here, and far shorter than the streams of the test.
 const SPAN_MAX: Duration = Duration::from_mins(1);
 const PLANTED: &str = "planted-f3a9c1";
 const OFFER: Offer = Offer { name: "traced" };
 
-/// A collector that keeps what it gets.
-#[derive(Clone, Default)]
-struct Collector(Arc<Mutex<Vec<ExportTraceServiceRequest>>>);
-
-#[tonic::async_trait]
-impl TraceService for Collector {
-    async fn export(
-        &self,
-        request: Request<ExportTraceServiceRequest>,
-    ) -> Result<Response<ExportTraceServiceResponse>, Status> {
-        self.0.lock().push(request.into_inner());
-        Ok(Response::new(ExportTraceServiceResponse::default()))
-    }
-}
-
-impl Collector {
-    /// Serves a collector on loopback, and returns its URL.
-    async fn start() -> Result<(Self, String)> {
-        let collector = Self::default();
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let url = format!("http://{}", listener.local_addr()?);
-        let server = Server::builder()
-            .add_service(TraceServiceServer::new(collector.clone()))
-            .serve_with_incoming(TcpIncoming::from(listener));
-        tokio::spawn(server);
-        Ok((collector, url))
-    }
-
-    fn kept(&self) -> Vec<ExportTraceServiceRequest> {
-        self.0.lock().clone()
-    }
-
-    fn spans(&self) -> Vec<Span> {
-        let kept = self.kept().into_iter();
-        kept.flat_map(|request| request.resource_spans)
-            .flat_map(|resource| resource.scope_spans)
-            .flat_map(|scope| scope.spans)
-            .collect()
-    }
-
-    /// The span of this name for which `is_so` is true.
-    fn find(&self, name: &str, is_so: impl Fn(&Span) -> bool) -> Result<Span> {
-        let spans = self.spans();
-        let found = spans.iter().find(|span| span.name == name && is_so(span)).cloned();
-        found.with_context(|| {
-            let names: BTreeSet<_> = spans.iter().map(|span| &span.name).collect();
-            format!("no such span {name} among {names:?}")
-        })
-    }
+/// The span of this name for which `is_so` is true.
+fn find(collector: &Collector, name: &str, is_so: impl Fn(&Span) -> bool) -> Result<Span> {
+    let spans = collector.spans();
+    let found = spans.iter().find(|span| span.name == name && is_so(span)).cloned();
+    found.with_context(|| {
+        let names: BTreeSet<_> = spans.iter().map(|span| &span.name).collect();
+        format!("no such span {name} among {names:?}")
+    })
 }
 
 fn attribute<'a>(span: &'a Span, key: &str) -> Option<&'a str> {
@@ -209,14 +160,14 @@ fn a_bind_and_a_change_are_traced_without_their_content() -> Result<()> {
 }
 
 fn of_change(collector: &Collector) -> Result<()> {
-    let change = collector.find("change", |span| {
+    let change = find(collector, "change", |span| {
         is_about(span, "wagon") && span.parent_span_id.is_empty()
     })?;
     ensure!(attribute(&change, "bindery.resource") == Some("widgets"), "{change:?}");
     ensure!(attribute(&change, "bindery.binding") == Some(OFFER.name), "{change:?}");
-    collector.find("queue", |span| is_child(span, &change))?;
+    find(collector, "queue", |span| is_child(span, &change))?;
     // The provider namespace may not be there when the object is: then a later attempt makes the copy.
-    let create = collector.find("create", |span| {
+    let create = find(collector, "create", |span| {
         span.trace_id == change.trace_id && attribute(span, "bindery.code") == Some("ok")
     })?;
     ensure!(attribute(&create, "bindery.cluster") == Some("provider"), "{create:?}");
@@ -227,15 +178,15 @@ fn of_change(collector: &Collector) -> Result<()> {
         attempt.span_id == change.span_id || is_child(attempt, &change),
         "{attempt:?}"
     );
-    let status = collector.find("status", |span| is_child(span, &create))?;
+    let status = find(collector, "status", |span| is_child(span, &create))?;
     ensure!(attribute(&status, "bindery.cluster") == Some("consumer"), "{status:?}");
     ensure!(status.kind == SpanKind::Client as i32, "{status:?}");
     Ok(())
 }
 
 fn of_secret(collector: &Collector) -> Result<()> {
-    let change = collector.find("change", |span| is_about(span, "permit"))?;
-    collector.find("create_copy", |span| span.trace_id == change.trace_id)?;
+    let change = find(collector, "change", |span| is_about(span, "permit"))?;
+    find(collector, "create_copy", |span| span.trace_id == change.trace_id)?;
     Ok(())
 }
 
@@ -267,8 +218,8 @@ fn of_bind(collector: &Collector) -> Result<()> {
 /// The konnector's call and the server's are one trace.
 fn of_stream(collector: &Collector) -> Result<()> {
     let name = "kubebind.v1alpha2.ExportService/WatchExports";
-    let sent = collector.find(name, |span| span.kind == SpanKind::Client as i32)?;
-    collector.find(name, |span| {
+    let sent = find(collector, name, |span| span.kind == SpanKind::Client as i32)?;
+    find(collector, name, |span| {
         span.kind == SpanKind::Server as i32 && is_child(span, &sent)
     })?;
     Ok(())

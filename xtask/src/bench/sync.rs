@@ -19,6 +19,7 @@ mod restart;
 mod row;
 mod same;
 mod stage;
+mod traces;
 mod turn;
 
 use std::path::PathBuf;
@@ -102,6 +103,9 @@ enum Measure {
     Namespaces,
     /// 20 konnectors at once on one provider, 200 objects each: objects per second beside as many floors. 0.7 is wanted.
     Consumers,
+    /// At the highest rate: the konnector with traces of one change in a hundred, beside itself without traces. The median of
+    /// its rounds, of p50 and of processor time, is wanted below the highest of the rounds without.
+    Traces,
 }
 
 /// What measures work with.
@@ -141,6 +145,7 @@ impl Bench {
             Measure::Backlog => Box::pin(backlog::run(self)).await,
             Measure::Namespaces => Box::pin(namespaces::run(self)).await,
             Measure::Consumers => Box::pin(consumers::run(self)).await,
+            Measure::Traces => Box::pin(traces::run(self)).await,
         }
     }
 

@@ -30,8 +30,14 @@ pub(super) async fn run(bench: &Bench) -> Result<Section> {
         ..Scene::default()
     };
     let mut stage = Stage::prepare(bench, scene).await?;
-    let mut lanes = Lanes::default();
-    round(bench, &mut stage, (0, objects.min(WARM_UP)), &mut Lanes::default()).await?;
+    let mut lanes = Lanes::beside(Contestant::Floor);
+    round(
+        bench,
+        &mut stage,
+        (0, objects.min(WARM_UP)),
+        &mut Lanes::beside(Contestant::Floor),
+    )
+    .await?;
     for number in 1..=bench.args.repeat.unwrap_or(3) {
         round(bench, &mut stage, (number, objects), &mut lanes).await?;
     }
@@ -43,7 +49,7 @@ pub(super) async fn run(bench: &Bench) -> Result<Section> {
 /// Runs all phases with the konnector and with the floor, one after the other.
 async fn round(bench: &Bench, stage: &mut Stage, (number, objects): (u32, u32), lanes: &mut Lanes) -> Result<()> {
     let mut written: Vec<Vec<Written>> = Vec::new();
-    for contestant in Contestant::in_turn(number, Contestant::Floor) {
+    for contestant in Contestant::in_turn(number, [Contestant::Konnector, Contestant::Floor]) {
         stage.enter(contestant).await?;
         let mut wrote = Vec::new();
         for phase in Phase::ALL {

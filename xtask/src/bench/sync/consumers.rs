@@ -46,7 +46,7 @@ pub(super) async fn run(bench: &Bench) -> Result<Section> {
 
 /// Runs all phases with the konnectors and with the floors, one after the other.
 async fn round(bench: &Bench, crowd: &mut Crowd, (number, each): (u32, u32), rows: &mut Vec<Row>) -> Result<()> {
-    for contestant in Contestant::in_turn(number, Contestant::Floor) {
+    for contestant in Contestant::in_turn(number, [Contestant::Konnector, Contestant::Floor]) {
         crowd.enter(contestant).await?;
         for phase in Phase::ALL {
             let order = Order::new(phase, bench.args.consumers.saturating_mul(each), &bench.args);

@@ -8,6 +8,8 @@ use serde::Serialize;
 pub(super) enum Contestant {
     /// The project's agent.
     Konnector,
+    /// The same, with traces of a part of all changes.
+    Traced,
     /// Keeps the same watches open but ignores their events: the driver tells it each change, and it sends only the
     /// necessary writes. No agent can have a higher throughput in a burst of changes.
     Floor,
@@ -20,18 +22,18 @@ impl Contestant {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Konnector => "konnector",
+            Self::Traced => "traced",
             Self::Floor => "floor",
             Self::Relay => "relay",
         }
     }
 
-    /// The konnector and another contestant, in the order in which they run. Which is first alternates from round to
-    /// round.
-    pub(super) fn in_turn(round: u32, beside: Self) -> [Self; 2] {
+    /// Both in the order in which they run. Which is first alternates from round to round.
+    pub(super) fn in_turn(round: u32, [one, other]: [Self; 2]) -> [Self; 2] {
         if round.is_multiple_of(2) {
-            [Self::Konnector, beside]
+            [one, other]
         } else {
-            [beside, Self::Konnector]
+            [other, one]
         }
     }
 }

@@ -2,9 +2,11 @@
 
 use super::{contestant::Contestant, row::Row, turn::Sample};
 
-/// All samples, in the order in which phases were first measured.
-#[derive(Debug, Default)]
+/// All samples of two contestants, in the order in which phases were first measured.
+#[derive(Debug)]
 pub(super) struct Lanes {
+    /// The one in terms of which the other is told.
+    reference: Contestant,
     lanes: Vec<Lane>,
 }
 
@@ -17,6 +19,18 @@ struct Lane {
 }
 
 impl Lanes {
+    /// No samples yet. The other contestant's are compared with those of this one.
+    pub(super) fn beside(reference: Contestant) -> Self {
+        Self {
+            reference,
+            lanes: Vec::new(),
+        }
+    }
+
+    pub(super) fn reference(&self) -> Contestant {
+        self.reference
+    }
+
     pub(super) fn add(&mut self, phase: &str, contestant: Contestant, sample: Sample) {
         let of_it = |lane: &&mut Lane| lane.phase == phase && lane.contestant == contestant;
         match self.lanes.iter_mut().find(of_it) {
@@ -29,7 +43,7 @@ impl Lanes {
         }
     }
 
-    /// Lists the rounds in which konnector and floor made different numbers of writes.
+    /// Lists the rounds in which the two made different numbers of writes.
     pub(super) fn unequal(&self) -> Vec<String> {
         let of_pair = |(ours, floor): (&Lane, &Lane)| {
             let counts = ours.samples.iter().zip(&floor.samples);
@@ -53,7 +67,7 @@ impl Lanes {
         }
     }
 
-    /// The rows of the konnector and of the floor or relay, phase by phase.
+    /// The rows of both, phase by phase.
     pub(super) fn rows(self) -> Vec<Row> {
         let mut rows = Vec::new();
         for (ours, floor) in self.pairs() {
@@ -70,10 +84,8 @@ impl Lanes {
     }
 
     fn pairs(&self) -> impl Iterator<Item = (&Lane, &Lane)> {
-        let (ours, others): (Vec<_>, Vec<_>) = self
-            .lanes
-            .iter()
-            .partition(|lane| lane.contestant == Contestant::Konnector);
+        let is_reference = |lane: &&Lane| lane.contestant == self.reference;
+        let (others, ours): (Vec<_>, Vec<_>) = self.lanes.iter().partition(is_reference);
         let floor_of = move |ours: &Lane| others.iter().find(|lane| lane.phase == ours.phase).copied();
         ours.into_iter().filter_map(move |ours| Some((ours, floor_of(ours)?)))
     }
@@ -93,7 +105,7 @@ mod tests {
 
     #[test]
     fn phases_keep_their_order_and_writes_are_compared_round_by_round() {
-        let mut lanes = Lanes::default();
+        let mut lanes = Lanes::beside(Contestant::Floor);
         for (phase, contestant, writes) in [
             ("update", Contestant::Floor, 5),
             ("update", Contestant::Konnector, 5),

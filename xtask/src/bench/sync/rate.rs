@@ -35,19 +35,9 @@ pub(super) async fn run(bench: &Bench) -> Result<Section> {
         ..Scene::default()
     };
     let mut stage = Stage::prepare(bench, scene).await?;
-    let mut lanes = Lanes::default();
+    let mut lanes = Lanes::beside(Contestant::Relay);
     for &rate in &bench.args.rate {
-        round(
-            bench,
-            &mut stage,
-            Pace::new(0, rate, WARM_UP_SECONDS),
-            &mut Lanes::default(),
-        )
-        .await?;
-        for number in 1..=bench.args.repeat.unwrap_or(ROUNDS) {
-            let pace = Pace::new(number, rate, bench.args.seconds.unwrap_or(SECONDS));
-            round(bench, &mut stage, pace, &mut lanes).await?;
-        }
+        rounds(bench, &mut stage, rate, Contestant::Konnector, &mut lanes).await?;
     }
     stage.stop().await?;
     stage.hush();
@@ -72,8 +62,26 @@ impl Pace {
     }
 }
 
-async fn round(bench: &Bench, stage: &mut Stage, pace: Pace, lanes: &mut Lanes) -> Result<()> {
-    for contestant in Contestant::in_turn(pace.round, Contestant::Relay) {
+/// Runs all phases at this rate, round by round, with a contestant and with the one that `lanes` compares it with.
+pub(super) async fn rounds(
+    bench: &Bench,
+    stage: &mut Stage,
+    rate: u32,
+    contestant: Contestant,
+    lanes: &mut Lanes,
+) -> Result<()> {
+    let pair = [contestant, lanes.reference()];
+    let warm_up = Pace::new(0, rate, WARM_UP_SECONDS);
+    round(bench, stage, warm_up, pair, &mut Lanes::beside(lanes.reference())).await?;
+    for number in 1..=bench.args.repeat.unwrap_or(ROUNDS) {
+        let pace = Pace::new(number, rate, bench.args.seconds.unwrap_or(SECONDS));
+        round(bench, stage, pace, pair, lanes).await?;
+    }
+    Ok(())
+}
+
+async fn round(bench: &Bench, stage: &mut Stage, pace: Pace, pair: [Contestant; 2], lanes: &mut Lanes) -> Result<()> {
+    for contestant in Contestant::in_turn(pace.round, pair) {
         stage.enter(contestant).await?;
         for phase in Phase::ALL {
             let order = Order {

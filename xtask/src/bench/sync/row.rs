@@ -19,6 +19,8 @@ pub(super) struct Row {
     /// Number of changes in all rounds.
     pub(super) changes: u32,
     pub(super) objects_per_second: Spread,
+    /// Median latency of the changes of a round, in milliseconds.
+    pub(super) round_p50: Spread,
     /// Median latency of the changes of all rounds, in milliseconds, as the three below.
     pub(super) p50: f64,
     p90: f64,
@@ -28,10 +30,10 @@ pub(super) struct Row {
     ack_p50: f64,
     /// How late the driver sent changes: the p99 of the worst round.
     pub(super) late_p99: f64,
-    /// The konnector's results divided by the floor's or the relay's; `None` for the latter's own row.
+    /// The results divided by those of the reference; `None` for the latter's own row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ratios: Option<Ratios>,
-    cpu_seconds_per1000: f64,
+    pub(super) cpu_seconds_per1000: Spread,
     rss_mib: f64,
     peak_mib: f64,
     requests_per_object: f64,
@@ -44,8 +46,7 @@ pub(super) struct Row {
     samples: Vec<Sample>,
 }
 
-/// The konnector's results divided by those of the floor or relay in the same round, when the machine was in the same
-/// state.
+/// Results divided by those of the reference in the same round, when the machine was in the same state.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Ratios {
@@ -77,6 +78,7 @@ impl Row {
             by,
             changes: samples.iter().map(|sample| sample.count).sum(),
             objects_per_second: Spread::of(samples.iter().map(Sample::rate)),
+            round_p50: Spread::of(samples.iter().map(|sample| ms(sample.percentiles.p50))),
             p50: times.percentile(50),
             p90: times.percentile(90),
             p99: times.percentile(99),
@@ -84,7 +86,7 @@ impl Row {
             ack_p50: median(|sample| ms(sample.acks.p50)),
             late_p99: most(|sample| sample.late.map_or(0.0, |late| ms(late.p99))),
             ratios: floor.map(|floor| Ratios::of(&samples, floor)),
-            cpu_seconds_per1000: median(|sample| sample.cpu_seconds * 1000.0 / f64::from(sample.count)),
+            cpu_seconds_per1000: Spread::of(samples.iter().map(Sample::cpu_per_1000)),
             rss_mib: most(|sample| sample.rss_mib),
             peak_mib: most(|sample| sample.peak_mib),
             requests_per_object: most(|sample| per_object(sample.requests, sample)),
@@ -141,7 +143,7 @@ impl Row {
             format!("{:.1}", self.p99),
             format!("{:.1}", self.max),
             format!("{:.1}", self.ack_p50),
-            format!("{:.2}", self.cpu_seconds_per1000),
+            format!("{:.2}", self.cpu_seconds_per1000.median),
             format!("{:.1}", self.rss_mib),
             format!("{:.1}", self.peak_mib),
             format!("{:.2}", self.requests_per_object),
@@ -206,6 +208,10 @@ impl Judged {
 impl Sample {
     fn rate(&self) -> f64 {
         f64::from(self.count) / self.seconds
+    }
+
+    fn cpu_per_1000(&self) -> f64 {
+        self.cpu_seconds * 1000.0 / f64::from(self.count)
     }
 
     fn kib(&self) -> Option<f64> {

@@ -34,6 +34,9 @@ pub(super) const FOREVER: Duration = Duration::from_hours(24);
 /// Pause between two reads of the metrics that say whether all is in sync.
 const POLL: Duration = Duration::from_millis(10);
 
+/// The konnector's flag by which it traces.
+const TRACE_ENDPOINT: &str = "--trace-endpoint";
+
 /// Prefix of the names of objects that are created to check that a contestant syncs.
 const PROBE: &str = "probe";
 
@@ -64,13 +67,16 @@ pub(super) struct Stage {
     scene: Scene,
     size: usize,
     floor_concurrency: u16,
+    /// Where a traced konnector sends its traces.
+    pub(super) collector: Option<String>,
     working: Option<Working>,
 }
 
 /// The contestant that runs.
 #[derive(Debug)]
 enum Working {
-    Konnector,
+    /// The konnector, traced or not.
+    Konnector(Contestant),
     /// A program that runs in place of the konnector.
     Beside(Contestant, Box<Program>),
 }
@@ -155,7 +161,8 @@ impl Stage {
             size: bench.args.size,
             floor_concurrency: bench.args.floor_concurrency,
             scene,
-            working: Some(Working::Konnector),
+            collector: None,
+            working: Some(Working::Konnector(Contestant::Konnector)),
         };
         // This maps all namespaces, and they stay mapped.
         stage.probe(stage.scene.namespaces).await?;
@@ -191,8 +198,15 @@ impl Stage {
         let folder = self.consumer.plane.workdir().path().to_owned();
         self.working = Some(match contestant {
             Contestant::Konnector => {
+                self.consumer.clear_flag(TRACE_ENDPOINT);
                 self.consumer.start_konnector().await?;
-                Working::Konnector
+                Working::Konnector(contestant)
+            }
+            Contestant::Traced => {
+                let collector = self.collector.as_deref().context("no collector runs")?;
+                self.consumer.set_flag(TRACE_ENDPOINT, collector);
+                self.consumer.start_konnector().await?;
+                Working::Konnector(contestant)
             }
             Contestant::Floor | Contestant::Relay => {
                 let mut command = self.with_credentials(contestant.name()).await?;
@@ -209,7 +223,7 @@ impl Stage {
     /// Stops the running contestant, if there is one. Fails if it counted errors.
     pub(super) async fn stop(&mut self) -> Result<()> {
         match self.working.take() {
-            Some(Working::Konnector) => self.consumer.stop_konnectors().await,
+            Some(Working::Konnector(_)) => self.consumer.stop_konnectors().await,
             Some(Working::Beside(contestant, program)) => {
                 let totals: Value = program.end().await?;
                 ensure!(totals["errors"] == 0, "{}: {totals}", contestant.name());
@@ -222,15 +236,14 @@ impl Stage {
     /// The contestant that runs; `None` if there is none.
     pub(super) fn who(&self) -> Option<Contestant> {
         self.working.as_ref().map(|working| match working {
-            Working::Konnector => Contestant::Konnector,
-            Working::Beside(contestant, _) => *contestant,
+            Working::Konnector(contestant) | Working::Beside(contestant, _) => *contestant,
         })
     }
 
     /// Process id of the running contestant.
     pub(super) fn pid(&self) -> Result<u32> {
         match self.working.as_ref().context("nobody works")? {
-            Working::Konnector => Ok(self.consumer.konnectors.last().context("no konnector")?.id()),
+            Working::Konnector(_) => Ok(self.consumer.konnectors.last().context("no konnector")?.id()),
             Working::Beside(_, program) => program.id(),
         }
     }
