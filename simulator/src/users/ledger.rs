@@ -117,6 +117,8 @@ pub struct Ledger {
     frozen: BTreeMap<ProcessName, Vec<Span>>,
     /// When watches of consumers failed.
     failed_watches: BTreeMap<u8, Vec<Span>>,
+    /// Bindings of which a user took deletionPolicy Delete back, and since when.
+    taken_back: BTreeMap<Relation, Vec<(String, Span)>>,
     /// UIDs of bindings that a user deleted with propagation policy Orphan.
     orphaned: BTreeMap<Relation, BTreeSet<String>>,
     overwritten: BTreeSet<(u8, ObjectKey)>,
@@ -134,6 +136,8 @@ struct Span {
 
 /// A leader that stood still sends what it had begun within this time, in milliseconds.
 const AFTER_THAW: u64 = 1_000;
+/// A konnector whose watch of a binding lags or fails goes by its former policy for this time.
+const AFTER_TAKEN_BACK: Duration = Duration::from_secs(30);
 /// The effect of a failed watch lasts for this time, in milliseconds.
 const AFTER_FAILED_WATCH: u64 = 60_000;
 
@@ -238,6 +242,20 @@ impl Ledger {
     pub fn has_failed_watch(&self, consumer: u8, at: u64) -> bool {
         let mut failed = self.failed_watches.get(&consumer).into_iter().flatten();
         failed.any(|span| span.from <= at && at <= span.until + AFTER_FAILED_WATCH)
+    }
+
+    /// Notes that a user took deletionPolicy Delete of the binding of this UID back, at a time of the world.
+    pub fn took_back(&mut self, relation: Relation, binding: &str, at: Duration) {
+        let span = self.span(at, AFTER_TAKEN_BACK);
+        let bindings = self.taken_back.entry(relation).or_default();
+        bindings.push((binding.to_owned(), span));
+    }
+
+    /// Whether a konnector may not know, at a time of the world, that deletionPolicy Delete of the binding of this UID was taken back.
+    pub fn has_lately_taken_back(&self, relation: Relation, binding: &str, at: Duration) -> bool {
+        let at = self.span(at, Duration::ZERO).from;
+        let mut taken_back = self.taken_back.get(&relation).into_iter().flatten();
+        taken_back.any(|(of, span)| of == binding && at <= span.until)
     }
 
     fn span(&self, from: Duration, time: Duration) -> Span {
@@ -415,6 +433,20 @@ mod tests {
         assert!(ledger.has_failed_watch(1, 75_000));
         assert!(!ledger.has_failed_watch(1, 76_000));
         assert!(!ledger.has_failed_watch(2, 6_000));
+    }
+
+    #[test]
+    fn a_policy_that_was_taken_back_counts_for_half_a_minute() {
+        let relation = Relation {
+            consumer: 1,
+            provider: 1,
+        };
+        let mut ledger = Ledger::default();
+        ledger.took_back(relation, "a", Duration::from_secs(5));
+        for (binding, at, expect) in [("a", 6, true), ("a", 35, true), ("a", 36, false), ("b", 6, false)] {
+            let got = ledger.has_lately_taken_back(relation, binding, Duration::from_secs(at));
+            assert_eq!(got, expect, "{binding} at {at}");
+        }
     }
 
     #[test]

@@ -113,13 +113,17 @@ impl Users {
 
     /// Binds, and notes what the user says by it of a binding or a CRD that ends already. Returns whether the bind succeeded.
     fn bind(&mut self, world: &mut World, wanted: &WantedBind) -> bool {
+        let relation = wanted.relation;
+        let before = binding(world, relation);
         if !bind::bind(world, wanted) {
             return false;
         }
         if wanted.policy != DeletionPolicy::Delete {
+            if let Some(before) = before.filter(|before| before["spec"]["deletionPolicy"] == "Delete") {
+                self.ledger.took_back(relation, marks::uid(&before), world.elapsed());
+            }
             return true;
         }
-        let relation = wanted.relation;
         let ends = |object: Option<Value>| object.is_some_and(|object| marks::is_deleting(&object));
         if ends(binding(world, relation)) {
             self.note_end(world, relation, None);
@@ -452,6 +456,9 @@ impl Users {
             return;
         };
         self.ledger.bound(relation, marks::uid(&binding));
+        let taken_back = self
+            .ledger
+            .has_lately_taken_back(relation, marks::uid(&binding), world.elapsed());
         let mut say = |word| {
             let said = Said {
                 word,
@@ -474,6 +481,9 @@ impl Users {
                 Circumstance::Unbound
             }
         };
+        if taken_back {
+            say(Word::DeletePolicy);
+        }
         self.ledger.of_relation(relation, circumstance);
     }
 
