@@ -24,6 +24,8 @@ const FIELD_MANAGER: &str = "kube-bind.io";
 const CREATE_ONLY: &str = "1";
 /// Stands for the fingerprint of an object's content, with the same length.
 const FINGERPRINT: &str = "00000000000000000000000000000000";
+/// Stands for an object's generation and the holder that wrote it, with the same length.
+const GENERATION: &str = "1/0000000000000000";
 
 /// A consumer's object.
 #[derive(Clone, Copy, Debug)]
@@ -187,6 +189,7 @@ impl Writer {
             (annotations::CONSUMER_UID, source.uid),
             (annotations::BOUND, annotations::TRUE),
             (annotations::PROJECTION_HASH, FINGERPRINT),
+            (annotations::SOURCE_GENERATION, GENERATION),
         ]);
         let copy = Copy {
             api_version: source.resource.api_version(),

@@ -42,9 +42,11 @@ impl Written {
                 // They are in the order of their times, to the second.
                 managers.sort_by_key(Value::to_string);
             }
-            // What it is made of holds UIDs too.
-            if let Some(mark) = value["metadata"]["annotations"].get_mut(annotations::PROJECTION_HASH) {
-                *mark = mark.as_str().map(str::len).into();
+            // One is made of UIDs too, and the other names the holder.
+            for stood_for in [annotations::PROJECTION_HASH, annotations::SOURCE_GENERATION] {
+                if let Some(mark) = value["metadata"]["annotations"].get_mut(stood_for) {
+                    *mark = mark.as_str().map(str::len).into();
+                }
             }
             let text = value.to_string();
             let text = text.replace(&uids[0], "").replace(&uids[1], "");
