@@ -260,6 +260,11 @@ impl<K: Eq + Hash + Clone> Work<K> {
         self.changed
     }
 
+    /// Returns how many other keys of the same tenant are queued; 0 in a queue that knows no tenants.
+    pub fn queued_beside(&self) -> usize {
+        self.shared.state.lock().queued_beside(&self.key)
+    }
+
     /// Returns how many times in a row work on this key has failed.
     pub fn failures(&self) -> u32 {
         self.shared

@@ -20,7 +20,7 @@ use kube::Resource;
 use serde::de::DeserializeOwned;
 use tokio::{
     task::{JoinError, JoinSet},
-    time::Instant,
+    time::{Instant, sleep},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::Span;
@@ -57,6 +57,12 @@ mod waiting_for;
 
 /// Below this count, failures of a key in a row are logged at level debug: new rights take a moment to be in effect.
 const QUIET_FAILURES: u32 = 4;
+
+/// A tenant with more keys than this in one queue is a crowd: its keys are worked on at a pace that leaves the API server to others. It is
+/// more than the default limits let a contract have.
+const CROWD: usize = 2_000;
+/// How long a worker rests after a key of a crowd. The key counts as worked on meanwhile, so that a worker is left for other tenants.
+const REST: Duration = Duration::from_millis(200);
 
 /// What all controllers share.
 #[derive(Clone, Debug)]
@@ -178,6 +184,9 @@ async fn work<R: Reconcile>(reconciler: Arc<R>, queue: Queue<R::Key>, meter: Con
         traces::ended(&span, result(&outcome));
         drop(span);
         meter.worked(result(&outcome), start.elapsed());
+        if work.queued_beside() > CROWD {
+            sleep(REST).await;
+        }
         match outcome {
             Ok(Next::Change) => drop(work),
             Ok(Next::After(delay)) => work.again_after(delay),
@@ -312,7 +321,51 @@ fn subject<'a, K>(change: &Change<'a, K>) -> Option<&'a Arc<K>> {
 
 #[cfg(test)]
 mod tests {
+    use parking_lot::Mutex;
+
     use super::*;
+
+    /// Notes which keys it worked on.
+    #[derive(Default)]
+    struct Noting(Mutex<Vec<ObjectKey>>);
+
+    impl Noting {
+        fn worked_on(&self, contract: &str) -> usize {
+            self.0.lock().iter().filter(|key| &*key.namespace == contract).count()
+        }
+    }
+
+    impl Reconcile for Noting {
+        type Key = ObjectKey;
+        const NAME: &'static str = "noting";
+
+        async fn reconcile(&self, key: &ObjectKey) -> Result<Next, WriteError> {
+            self.0.lock().push(key.clone());
+            Ok(Next::Change)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_crowd_is_worked_on_at_a_pace_that_keeps_nobody_waiting() {
+        let (reconciler, queue) = (Arc::new(Noting::default()), Queue::fair(Noting::WORKERS, contract_of));
+        let add = |contract: &str, count: usize| {
+            for number in 0..count {
+                queue.add(ObjectKey::new(contract, number.to_string()), Priority::Live);
+            }
+        };
+        add("crowd", 100_000);
+        let meter = ControllerMetrics::default().meter(Noting::NAME, &queue);
+        for _ in 0..Noting::WORKERS {
+            tokio::spawn(work(Arc::clone(&reconciler), queue.clone(), meter.clone()));
+        }
+        sleep(Duration::from_secs(10)).await;
+        let paced = reconciler.worked_on("crowd");
+        assert!((100..=250).contains(&paced), "{paced}");
+        add("other", CROWD / 2);
+        sleep(Duration::from_secs(2)).await;
+        assert_eq!(reconciler.worked_on("other"), CROWD / 2, "others are no crowd");
+        assert!(reconciler.worked_on("crowd") > paced, "and the crowd has its turns");
+    }
 
     #[tokio::test]
     async fn a_worker_that_panics_ends_all() {

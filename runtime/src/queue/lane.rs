@@ -46,6 +46,11 @@ impl<K> Lane<K> {
         self.len
     }
 
+    /// Returns the number of queued keys of a tenant.
+    pub(super) fn len_of(&self, tenant: &Tenant) -> usize {
+        self.tenants.get(tenant).map_or(0, |fifo| fifo.len)
+    }
+
     /// Queues a key behind those of its tenant. A tenant without keys joins the end of the ring.
     pub(super) fn push(&mut self, tenant: &Tenant, key: K) {
         let fifo = self.tenants.entry(Arc::clone(tenant)).or_insert_with(|| {

@@ -149,6 +149,14 @@ impl<K: Eq + Hash + Clone> State<K> {
         self.live.len() + self.backlog.len()
     }
 
+    /// Returns the number of queued keys of the tenant of a key that is known; 0 in a queue that knows no tenants.
+    pub(super) fn queued_beside(&self, key: &K) -> usize {
+        let known = self.keys.get(key).filter(|_| self.workers.is_some());
+        known.map_or(0, |known| {
+            self.live.len_of(&known.tenant) + self.backlog.len_of(&known.tenant)
+        })
+    }
+
     /// Returns since when the key that is queued longest has been queued. Keys with a worker do not count.
     pub(super) fn oldest(&self) -> Option<Instant> {
         let queued = self.keys.values().filter(|known| !known.running);

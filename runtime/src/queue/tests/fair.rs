@@ -40,6 +40,23 @@ fn tenants_take_turns_whatever_one_of_them_has_queued() {
 }
 
 #[test]
+fn work_tells_how_many_keys_its_tenant_has_queued() {
+    let queue = fair(3);
+    for number in 0..10 {
+        let priority = if number < 4 { Priority::Live } else { Priority::Backlog };
+        queue.add((0, number), priority);
+    }
+    queue.add((1, 0), Priority::Live);
+    let work: Vec<_> = (0..2).filter_map(|_| queue.try_next()).collect();
+    let beside: Vec<_> = work.iter().map(Work::queued_beside).collect();
+    assert_eq!(beside, [9, 0]);
+    let plain = Queue::new();
+    plain.add(1, Priority::Live);
+    plain.add(2, Priority::Live);
+    assert_eq!(plain.try_next().map(|work| work.queued_beside()), Some(0), "no tenants");
+}
+
+#[test]
 fn one_tenant_leaves_a_worker_to_others_that_wait() {
     let queue = fair(3);
     for number in 0..10 {

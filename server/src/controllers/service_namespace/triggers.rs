@@ -118,17 +118,23 @@ fn keys(mapped: &Cache<APIServiceNamespace>, admit: impl Fn(&APIServiceNamespace
     mapped.iter().map(|mapped| ObjectKey::of(&**mapped)).collect()
 }
 
+/// Those of a contract that have, or get, a provider namespace. Those that were refused as too many depend on nothing else.
 fn of_contract(mapped: &Cache<APIServiceNamespace>, contract: Option<&str>) -> Vec<ObjectKey> {
     let mapped = contract.map_or_else(Vec::new, |contract| mapped.list_in(contract));
-    mapped.iter().map(|mapped| ObjectKey::of(&**mapped)).collect()
+    let served = mapped
+        .iter()
+        .filter(|mapped| mapped.metadata.deletion_timestamp.is_some() || !is_refused(mapped));
+    served.map(|mapped| ObjectKey::of(&**mapped)).collect()
+}
+
+/// Whether it was refused because its contract has too many.
+fn is_refused(mapped: &APIServiceNamespace) -> bool {
+    let ready = mapped.condition(READY);
+    ready.is_some_and(|ready| ready.reason == TOO_MANY_NAMESPACES)
 }
 
 /// The APIServiceNamespaces of a contract that were refused as too many and are within the limit now.
 fn newly_admitted(state: &State, contract: &str) -> Vec<ObjectKey> {
-    let is_refused = |mapped: &APIServiceNamespace| {
-        let ready = mapped.condition(READY);
-        ready.is_some_and(|ready| ready.reason == TOO_MANY_NAMESPACES)
-    };
     let limits = state.settings.limits.of(&state.caches, contract);
     let admitted = state
         .counts
