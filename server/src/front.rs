@@ -72,7 +72,7 @@ pub async fn serve(
     stop: CancellationToken,
 ) -> Result<(), ServeError> {
     let address = listener.address()?;
-    let connections = listener.connections(stop.clone());
+    let connections = listener.connections(stop.clone())?;
     tracing::info!(%address, external = state.settings.grpc.address, "gRPC port open");
     serve_connections(state, issuers, connections, metrics, stop).await
 }

@@ -1,11 +1,12 @@
 //! The port of the gRPC server, which speaks TLS unless it is plaintext on loopback.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, sync::Arc, thread, time::Duration};
 
 use futures::Stream;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
+    runtime::{Builder, Handle},
     sync::mpsc,
     time::{sleep, timeout},
 };
@@ -55,6 +56,9 @@ pub enum ListenError {
         /// Why.
         source: io::Error,
     },
+    /// There is no thread for it.
+    #[error("cannot accept connections: {0}")]
+    Thread(#[source] io::Error),
 }
 
 impl Listener {
@@ -82,20 +86,35 @@ impl Listener {
         self.tcp.local_addr()
     }
 
-    /// Accepts connections until `stop` is cancelled.
-    pub fn connections(self, stop: CancellationToken) -> impl Stream<Item = Connection> {
+    /// Accepts connections until `stop` is cancelled, in a thread of its own: where clients come faster than the runtime gets to them, the
+    /// system would drop what they send to begin, and each of them would try again after a second at the earliest.
+    pub fn connections(self, stop: CancellationToken) -> Result<impl Stream<Item = Connection>, ListenError> {
         let (sender, receiver) = mpsc::channel(16);
-        tokio::spawn(async move {
-            stop.run_until_cancelled(accept(self.tcp, self.port, sender)).await;
-        });
-        ReceiverStream::new(receiver)
+        self.start(sender, stop).map_err(ListenError::Thread)?;
+        Ok(ReceiverStream::new(receiver))
+    }
+
+    fn start(self, sender: mpsc::Sender<Connection>, stop: CancellationToken) -> io::Result<()> {
+        let workers = Handle::current();
+        let accepting = Builder::new_current_thread().enable_io().enable_time().build()?;
+        let tcp = {
+            let _entered = accepting.enter();
+            TcpListener::from_std(self.tcp.into_std()?)?
+        };
+        let accept = accept(tcp, self.port, sender, workers);
+        let thread = thread::Builder::new().name("accept".to_owned());
+        thread.spawn(move || accepting.block_on(stop.run_until_cancelled(accept)))?;
+        Ok(())
     }
 }
 
-/// Accepts connections, and waits for no client: all else happens in a task for each of them.
-async fn accept(tcp: TcpListener, port: Port, sender: mpsc::Sender<Connection>) {
+/// Accepts connections, and waits for no client: all else happens in a task of `workers` for each of them.
+async fn accept(tcp: TcpListener, port: Port, sender: mpsc::Sender<Connection>, workers: Handle) {
     loop {
-        let (stream, peer) = match tcp.accept().await {
+        // A stream belongs to the runtime that it was made in.
+        let accepted = tcp.accept().await;
+        let accepted = accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer)));
+        let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
                 // Most likely the process has no descriptor left until other connections end.
@@ -114,7 +133,14 @@ async fn accept(tcp: TcpListener, port: Port, sender: mpsc::Sender<Connection>) 
             }
         };
         let (port, sender) = (port.clone(), sender.clone());
-        tokio::spawn(async move {
+        workers.spawn(async move {
+            let stream = match TcpStream::from_std(stream) {
+                Ok(stream) => stream,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot serve a connection");
+                    return;
+                }
+            };
             if let Some(connection) = port.ready(stream, peer, place).await {
                 // Without a receiver the server ends.
                 let _ = sender.send(connection).await;
@@ -192,7 +218,8 @@ mod tests {
             .await
             .expect("a port");
         let address = listener.address().expect("an address");
-        (address, listener.connections(CancellationToken::new()))
+        let connections = listener.connections(CancellationToken::new()).expect("a thread");
+        (address, connections)
     }
 
     /// Connects from an address of loopback.
