@@ -111,10 +111,11 @@ where
                     request.extensions_mut().insert(Arc::clone(place));
                 }
                 let answer = services.clone().oneshot(request);
-                async move {
+                // On the heap until the answer begins: the task of a stream would keep the place of it as long as the stream lives.
+                Box::pin(async move {
                     let Ok(response) = answer.await;
                     Ok::<_, Infallible>(response.map(|body| Body::new(HeldBody::new(body, call))))
-                }
+                })
             }
         });
         let mut serving = pin!(self.http.serve_connection(TokioIo::new(stream), service));

@@ -231,6 +231,11 @@ pub(crate) fn complete(status: &Status, request_id: &str) -> Status {
             "the request cannot be decoded as the message that this method takes",
         )]),
         Code::Cancelled | Code::DeadlineExceeded => Failure::deadline(),
+        // The client went, or cut the request off. That is no failure of the server, and nothing that strangers may fill its log with.
+        Code::Unknown => Failure::invalid(vec![FieldViolation::new(
+            "",
+            "the request ended before all of it was there",
+        )]),
         _ => Failure::internal(status.message()),
     };
     complete(&failure.into(), request_id)
@@ -321,7 +326,8 @@ mod tests {
             (Code::Internal, "FIELD_INVALID"),
             (Code::Unimplemented, "FEATURE_OFF"),
             (Code::Cancelled, "DEADLINE"),
-            (Code::Unknown, "INTERNAL"),
+            (Code::Unknown, "FIELD_INVALID"),
+            (Code::DataLoss, "INTERNAL"),
         ] {
             let details = complete(&Status::new(code, "x"), "id-1").get_error_details();
             assert_eq!(details.error_info().expect("an ErrorInfo").reason, expect);
