@@ -95,7 +95,8 @@ where
         .with_tracked_inactivity(false)
         .with_level(false)
         .with_target(false)
-        .with_filter(Targets::new().with_target(TARGET, tracing::Level::TRACE))
+        // Spans of TARGET have this level. A lower one would have each line of libraries at that level looked at, in the whole process.
+        .with_filter(Targets::new().with_target(TARGET, tracing::Level::INFO))
 }
 
 // === impl Traces ===
