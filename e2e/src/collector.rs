@@ -18,7 +18,7 @@ use tonic::{
 };
 
 /// A collector that keeps what it gets.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Collector(Arc<Mutex<Vec<ExportTraceServiceRequest>>>);
 
 #[tonic::async_trait]
