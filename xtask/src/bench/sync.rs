@@ -104,7 +104,7 @@ enum Measure {
     /// 20 konnectors at once on one provider, 200 objects each: objects per second beside as many floors. 0.7 is wanted.
     Consumers,
     /// At the highest rate: the konnector with traces of one change in a hundred, beside itself without traces. The median of
-    /// its rounds, of p50 and of processor time, is wanted below the highest of the rounds without.
+    /// its rounds, of p50 and of processor time, is wanted no higher than the highest of the rounds without.
     Traces,
 }
 

@@ -23,7 +23,7 @@ use super::{Order, Row, stage::Stage};
 const CROWDED: &str = "bench-000000";
 /// Objects that are created at a time.
 const CREATED_AT_ONCE: usize = 64;
-/// Name of an object of which each creation and deletion queues all objects of that contract.
+/// Name of an object of which each creation and deletion queues all objects of that contract but those that were refused as too many.
 const TRIGGER: &str = "bench-crowd";
 /// Pause between two changes of that object.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -61,7 +61,7 @@ async fn create(client: Client, contract: &str, count: u32) -> Result<()> {
     created.buffer_unordered(CREATED_AT_ONCE).try_collect().await
 }
 
-/// Has the controllers look at all objects of a contract again and again.
+/// Has the controllers look again and again at all objects of a contract that were not refused as too many.
 async fn keep_queued(client: Client, contract: String) -> Result<()> {
     let api: Api<ClusterRoleBinding> = Api::all(client);
     let binding: ClusterRoleBinding = serde_json::from_value(json!({
