@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context as _, Result, bail, ensure};
 use bindery_api::{Conditions as _, conditions::ORPHANED_OBJECTS, v1alpha2::APIServiceBinding};
 use bindery_e2e::{eventually_ok, offer::Offer, wildwest::SOON};
-use futures::StreamExt as _;
+use futures::{StreamExt as _, TryStreamExt as _};
 use kube::{
     Api, ResourceExt as _,
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
@@ -31,6 +31,8 @@ const LASTING: u64 = 40;
 const CYCLE: u64 = 10;
 /// An object is deleted so many cycles after it was created.
 const LIFE: u64 = 3;
+/// At most so many statuses are reported at once.
+const REPORTS: usize = 16;
 
 /// The objects of a binding, whose colors are the numbers of the changes that gave them. A stand-in for the provider's operator
 /// reports each color in the status.
@@ -103,25 +105,30 @@ impl Load {
     }
 
     /// Notes arrivals on the provider, and reports each of them in a status. Ends only with an error, which is none of the watch: it
-    /// begins anew.
+    /// begins anew. Reports go side by side, so that a slow API server does not make arrivals look late. When an old report overtakes
+    /// a new one, the watch shows the wrong status, and it is reported once more.
     pub(crate) async fn follow(&self) -> Result<()> {
         let events = watcher(self.copies.clone(), Config::default()).default_backoff();
-        let mut events = std::pin::pin!(events);
-        while let Some(event) = events.next().await {
-            let Ok(event) = event else { continue };
-            match event {
-                Event::Apply(copy) | Event::InitApply(copy) => {
-                    let color = copy.data["spec"]["color"].as_str().context("a copy without a color")?;
-                    self.arrived(&copy.name_any(), color.parse()?);
-                    if copy.data["status"]["color"] != color && copy.metadata.deletion_timestamp.is_none() {
-                        self.report(&copy.name_any(), color).await?;
-                    }
-                }
-                Event::Delete(copy) => self.arrived(&copy.name_any(), u64::MAX),
-                Event::Init | Event::InitDone => {}
-            }
-        }
+        let events = events.filter_map(async |event| event.ok().map(Ok));
+        events
+            .try_for_each_concurrent(REPORTS, async |event| self.shown(event).await)
+            .await?;
         bail!("the watch of copies has ended")
+    }
+
+    async fn shown(&self, event: Event<DynamicObject>) -> Result<()> {
+        match event {
+            Event::Apply(copy) | Event::InitApply(copy) => {
+                let color = copy.data["spec"]["color"].as_str().context("a copy without a color")?;
+                self.arrived(&copy.name_any(), color.parse()?);
+                if copy.data["status"]["color"] != color && copy.metadata.deletion_timestamp.is_none() {
+                    self.report(&copy.name_any(), color).await?;
+                }
+            }
+            Event::Delete(copy) => self.arrived(&copy.name_any(), u64::MAX),
+            Event::Init | Event::InitDone => {}
+        }
+        Ok(())
     }
 
     /// Waits until all changes that were made so far have arrived. Returns the longest time that one took since the last call.
