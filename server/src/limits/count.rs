@@ -1,7 +1,7 @@
 //! Counts what contracts and principals have, from the changes in the caches, so that no question about a limit looks at all objects.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -43,10 +43,10 @@ struct Tables {
 pub(crate) struct MappedNamespaces {
     /// APIServiceNamespaces that have no provider namespace yet.
     waiting: Admission,
-    /// Names of all APIServiceNamespaces, each with whether it has a provider namespace.
-    mapped: HashMap<Arc<str>, bool>,
-    /// Number of those that have one.
-    assigned: usize,
+    /// Names of all APIServiceNamespaces.
+    mapped: HashSet<Arc<str>>,
+    /// Names of those that have a provider namespace.
+    assigned: BTreeSet<Arc<str>>,
     /// The namespaces on the provider, each with the name of the APIServiceNamespace that it was made for.
     made: HashMap<Arc<str>, Option<Arc<str>>>,
     /// The namespaces on the provider by that name.
@@ -144,6 +144,13 @@ impl Counts {
         let mut tables = self.tables.lock();
         let contract = tables.namespaces.get_mut(contract);
         contract.map_or_else(Vec::new, |contract| contract.admitted(limit))
+    }
+
+    /// Names of the APIServiceNamespaces of a contract that have a provider namespace, or are within its limit and get one.
+    pub(crate) fn served_namespaces(&self, contract: &str, limit: u32) -> BTreeSet<Arc<str>> {
+        let mut tables = self.tables.lock();
+        let contract = tables.namespaces.get_mut(contract);
+        contract.map_or_else(BTreeSet::new, |contract| contract.served(limit))
     }
 
     /// Notes how many copies of a resource are retained for each contract that has some.
@@ -285,34 +292,30 @@ impl MappedNamespaces {
         new: Option<&APIServiceNamespace>,
     ) {
         let name = &key.name;
-        match old {
-            Some(old) if is_assigned(old) => self.assigned -= 1,
-            Some(old) => self.waiting.remove(&rank(old)),
-            None => {}
+        if let Some(old) = old {
+            self.assigned.remove(name);
+            self.waiting.remove(&rank(old));
         }
-        match new {
-            Some(new) if is_assigned(new) => self.assigned += 1,
-            Some(new) => self.waiting.insert(rank(new)),
-            None => {}
+        if let Some(new) = new {
+            if is_assigned(new) {
+                self.assigned.insert(Arc::clone(name));
+            } else {
+                self.waiting.insert(rank(new));
+            }
         }
         let made = self.made_for.get(name).map_or(0, BTreeSet::len);
-        match (old.is_some(), new) {
-            (_, Some(new)) => {
-                if self.mapped.insert(Arc::clone(name), is_assigned(new)).is_none() {
-                    self.kept -= made;
-                }
+        if new.is_some() {
+            if self.mapped.insert(Arc::clone(name)) {
+                self.kept -= made;
             }
-            (_, None) => {
-                if self.mapped.remove(name).is_some() {
-                    self.kept += made;
-                }
-            }
+        } else if self.mapped.remove(name) {
+            self.kept += made;
         }
     }
 
     pub(crate) fn add_made(&mut self, name: Arc<str>, made_for: Option<Arc<str>>) {
         self.remove_made(&name);
-        let is_mapped = made_for.as_ref().is_some_and(|mapped| self.mapped.contains_key(mapped));
+        let is_mapped = made_for.as_ref().is_some_and(|mapped| self.mapped.contains(mapped));
         if !is_mapped {
             self.kept += 1;
         }
@@ -329,7 +332,7 @@ impl MappedNamespaces {
         let Some(made_for) = self.made.remove(name) else {
             return;
         };
-        let is_mapped = made_for.as_ref().is_some_and(|mapped| self.mapped.contains_key(mapped));
+        let is_mapped = made_for.as_ref().is_some_and(|mapped| self.mapped.contains(mapped));
         if !is_mapped {
             self.kept -= 1;
         }
@@ -351,13 +354,14 @@ impl MappedNamespaces {
 
     /// How many APIServiceNamespaces may get a provider namespace.
     fn room(&self, limit: u32) -> usize {
-        (limit as usize).saturating_sub(self.kept + self.assigned)
+        (limit as usize).saturating_sub(self.kept + self.assigned.len())
     }
 
     pub(crate) fn admits(&mut self, object: &APIServiceNamespace, limit: u32) -> bool {
         let room = self.room(limit);
         // The object may have got its provider namespace since it was seen.
-        let got_one = object.metadata.name.as_deref().and_then(|name| self.mapped.get(name)) == Some(&true);
+        let name = object.metadata.name.as_deref();
+        let got_one = name.is_some_and(|name| self.assigned.contains(name));
         got_one || is_assigned(object) || self.waiting.admits(&rank(object), room)
     }
 
@@ -365,6 +369,11 @@ impl MappedNamespaces {
         let room = self.room(limit);
         let admitted = self.waiting.admitted(room);
         admitted.map(|(_, _, name): &AdmissionRank| Arc::clone(name)).collect()
+    }
+
+    fn served(&mut self, limit: u32) -> BTreeSet<Arc<str>> {
+        let admitted = self.admitted(limit);
+        self.assigned.iter().cloned().chain(admitted).collect()
     }
 }
 

@@ -25,18 +25,18 @@ pub(super) fn watch(context: &Context, running: &mut Running, queue: &Queue<Obje
         (!is_count).then(|| change.key.clone())
     });
     running.watch(&caches.namespaces, queue, |change| contract::made_for(subject(change)?));
-    let mapped = caches.service_namespaces.clone();
+    let state = context.state.clone();
     running.watch(&caches.exports, queue, move |change| {
         // Conditions change often, and nothing here depends on them.
         let same = matches!((change.old, change.new), (Some(old), Some(new)) if counts_the_same(old, new));
-        of_contract(&mapped, (!same).then_some(&*change.key.namespace))
+        of_contract(&state, (!same).then_some(&*change.key.namespace))
     });
-    let mapped = caches.service_namespaces.clone();
+    let state = context.state.clone();
     running.watch(&caches.bound_schemas, queue, move |change| {
         // The scopes of its schemas decide where an export needs rights.
         let scope = |schema: &Arc<BoundSchema>| schema.spec.scope;
         let same = change.old.map(scope) == change.new.map(scope);
-        of_contract(&mapped, (!same).then_some(&*change.key.namespace))
+        of_contract(&state, (!same).then_some(&*change.key.namespace))
     });
     // One that goes lets another one be mapped, where the contract is at its limit.
     let state = context.state.clone();
@@ -66,16 +66,16 @@ pub(super) fn watch(context: &Context, running: &mut Running, queue: &Queue<Obje
         of_role(&namespaces, subject(change)?.as_ref())
     });
     // A consumer with cluster-wide rights to write may also write claimed objects in shared namespaces.
-    let mapped = caches.service_namespaces.clone();
+    let state = context.state.clone();
     running.watch(&context.made.cluster_role_bindings, queue, move |change| {
         let binding = subject(change).filter(|_| change.old.is_some() != change.new.is_some());
-        of_contract(&mapped, binding.and_then(|binding| contract::of(&**binding)))
+        of_contract(&state, binding.and_then(|binding| contract::of(&**binding)))
     });
-    let mapped = caches.service_namespaces.clone();
+    let state = context.state.clone();
     running.watch(&context.made.cluster_roles, queue, move |change| {
         let rules = |role: &Arc<ClusterRole>| role.rules.clone();
         let role = subject(change).filter(|_| change.old.map(rules) != change.new.map(rules));
-        of_contract(&mapped, role.and_then(|role| contract::of(&**role)))
+        of_contract(&state, role.and_then(|role| contract::of(&**role)))
     });
     let namespaces = caches.namespaces.clone();
     running.watch(&context.made.server_bindings, queue, move |change| {
@@ -90,15 +90,15 @@ pub(super) fn watch(context: &Context, running: &mut Running, queue: &Queue<Obje
     running.watch(&caches.requests, queue, move |change| {
         let contracts =
             pending_requests::ended(change).map_or_else(Vec::new, |ended| pending_requests::contracts(&state, ended));
-        let mapped = contracts
-            .iter()
-            .flat_map(|contract| state.caches.service_namespaces.list_in(&contract.name_any()));
-        mapped.map(|mapped| ObjectKey::of(&*mapped)).collect::<Vec<_>>()
+        let contracts = contracts.iter();
+        contracts
+            .flat_map(|contract| of_contract(&state, contract.metadata.name.as_deref()))
+            .collect::<Vec<_>>()
     });
-    let mapped = caches.service_namespaces.clone();
+    let state = context.state.clone();
     running.watch(&caches.namespaces, queue, move |change| {
         of_contract(
-            &mapped,
+            &state,
             pending_requests::fulfilled(change).and_then(|it| it.metadata.name.as_deref()),
         )
     });
@@ -118,13 +118,16 @@ fn keys(mapped: &Cache<APIServiceNamespace>, admit: impl Fn(&APIServiceNamespace
     mapped.iter().map(|mapped| ObjectKey::of(&**mapped)).collect()
 }
 
-/// Those of a contract that have, or get, a provider namespace. Those that were refused as too many depend on nothing else.
-fn of_contract(mapped: &Cache<APIServiceNamespace>, contract: Option<&str>) -> Vec<ObjectKey> {
-    let mapped = contract.map_or_else(Vec::new, |contract| mapped.list_in(contract));
-    let served = mapped
-        .iter()
-        .filter(|mapped| mapped.metadata.deletion_timestamp.is_some() || !is_refused(mapped));
-    served.map(|mapped| ObjectKey::of(&**mapped)).collect()
+/// Those of a contract that have, or get, a provider namespace. The others depend on nothing else of their contract, so that a crowd of them
+/// costs nothing when that changes.
+fn of_contract(state: &State, contract: Option<&str>) -> Vec<ObjectKey> {
+    let Some(contract) = contract else {
+        return Vec::new();
+    };
+    let limits = state.settings.limits.of(&state.caches, contract);
+    let served = state.counts.served_namespaces(contract, limits.namespaces);
+    let key = |name: &Arc<str>| ObjectKey::new(contract, Arc::clone(name));
+    served.iter().map(key).collect()
 }
 
 /// Whether it was refused because its contract has too many.

@@ -171,16 +171,20 @@ proptest! {
                 continue;
             };
             prop_assert_eq!(of_contract.len(), objects.len() + kept);
-            let mut told = BTreeSet::new();
+            let (mut told, mut within) = (BTreeSet::new(), BTreeSet::new());
             for one in &objects {
                 let admitted = admits_by_all(one, &objects, kept, limit as usize);
                 prop_assert_eq!(of_contract.admits(one, limit), admitted, "{} of {}", one.name_any(), limit);
+                if admitted {
+                    within.insert(Arc::<str>::from(one.name_any()));
+                }
                 if admitted && !is_assigned(one) {
                     told.insert(Arc::<str>::from(one.name_any()));
                 }
             }
             let admitted: BTreeSet<_> = of_contract.admitted(limit).into_iter().collect();
             prop_assert_eq!(admitted, told);
+            prop_assert_eq!(of_contract.served(limit), within);
         }
     }
 }
