@@ -197,7 +197,7 @@ impl SyncStrategy for Bound {
             keeps: true,
             ..
         } = op
-            && Writer::in_time(self.crd.is_ending(writer.is_crd_ending())).await?
+            && Writer::in_time(self.crd.is_ending(target.key, writer.is_crd_ending())).await?
         {
             let release = Op::ReleaseProvider {
                 uid: Arc::clone(uid),
@@ -253,6 +253,7 @@ impl SyncStrategy for Bound {
     }
 
     fn consumer_event(&self, event: &Event<Object>) {
+        self.crd.note(event);
         match event {
             Event::Reset => self.references.listing(),
             Event::Listed(object) | Event::Applied(object) => self.references.seen(object),
