@@ -4,17 +4,14 @@
 //! One command per line comes on standard input, one answer per line goes out on standard output.
 
 mod agent_client;
-mod attack;
 mod bare;
 mod bind;
 mod change;
 mod crowd;
-mod h2_frames;
 mod list;
 mod renew;
 
 use std::{
-    fs,
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -27,7 +24,6 @@ use bindery_runtime::{
 use serde::{Deserialize, Serialize};
 
 use self::{
-    attack::Attack,
     bind::{Contract, Owners},
     change::Load,
     crowd::Crowd,
@@ -72,14 +68,8 @@ enum Command {
     },
     /// Changes exports, and waits until each change has arrived.
     Change(Load),
-    /// Changes exports as [`Command::Change`] does, and renews credentials meanwhile so often a second for `seconds`, while
-    /// strangers attack the server, each from an address of its own.
-    Attacked {
-        load: Load,
-        renewals: f64,
-        seconds: f64,
-        strangers: u8,
-    },
+    /// Changes exports as [`Command::Change`] does, and renews credentials meanwhile so often a second for `seconds`.
+    ChangeAndRenew { load: Load, renewals: f64, seconds: f64 },
     /// Sets the mark: notes the time, and how many streams are complete now.
     Mark,
     /// Waits until each agent has received a complete snapshot since the mark.
@@ -112,15 +102,10 @@ struct Answer {
     renewals: Option<Percentiles>,
     #[serde(skip_serializing_if = "Option::is_none")]
     renewed: Option<usize>,
-    /// How often a stranger opened a connection.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    strangers: Option<usize>,
 }
 
 /// The program at work.
 struct Program {
-    server: String,
-    ca: Vec<u8>,
     owners: Owners,
     admin: Clients,
     contracts: Vec<Contract>,
@@ -134,8 +119,6 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     descriptors::raise().context("cannot raise the limit of open files")?;
     let config = client::config(Some(&args.provider), None).await?;
     let mut program = Program {
-        server: args.server.clone(),
-        ca: fs::read(&args.ca).context("--ca")?,
         admin: Clients::new(&config, change::CONCURRENCY_MAX)?,
         owners: Owners::new(&args)?,
         contracts: Vec::new(),
@@ -177,13 +160,12 @@ impl Program {
                 Ok(list::run(what, time, concurrency, &self.owners, self.crowd.clients()).await)
             }
             Command::Change(load) => change::run(load, &self.admin, &self.contracts, &mut self.crowd).await,
-            Command::Attacked {
+            Command::ChangeAndRenew {
                 load,
                 renewals,
                 seconds,
-                strangers,
             } => {
-                self.attacked(load, renewals, Duration::from_secs_f64(seconds), strangers)
+                self.change_and_renew(load, renewals, Duration::from_secs_f64(seconds))
                     .await
             }
             Command::Mark => {
@@ -198,12 +180,8 @@ impl Program {
         }
     }
 
-    async fn attacked(&mut self, load: Load, renewals: f64, time: Duration, strangers: u8) -> Result<Answer> {
+    async fn change_and_renew(&mut self, load: Load, renewals: f64, time: Duration) -> Result<Answer> {
         let tokens = self.crowd.tokens();
-        let attack = match strangers {
-            0 => None,
-            _ => Some(Attack::begin(&self.server, &self.ca, strangers).await?),
-        };
         let (changed, renewed) = tokio::join!(
             change::run(load, &self.admin, &self.contracts, &mut self.crowd),
             renew::run(renewals, time, &self.contracts, &tokens),
@@ -214,7 +192,6 @@ impl Program {
             error: changed.error.or(renewed.error),
             renewals: renewed.percentiles,
             renewed: Some(renewed.count),
-            strangers: Some(attack.as_ref().map_or(0, Attack::opened)),
             ..changed
         })
     }

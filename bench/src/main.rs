@@ -1,10 +1,11 @@
 //! The programs that benchmarks run beside Bindery's own, so that what is measured and what measures are both release
 //! builds: `load` makes changes and sees them arrive, `floor` and `relay` do the least that could be done, `list` reads both
-//! sides once, `agents` are thousands of konnectors as the server sees them.
+//! sides once, `agents` are thousands of konnectors as the server sees them, `strangers` attack its port.
 
 mod agents;
 mod body;
 mod floor;
+mod h2_frames;
 mod input;
 mod list;
 mod load;
@@ -17,6 +18,7 @@ mod schedule;
 mod send;
 mod sides;
 mod stand_in;
+mod strangers;
 mod tap;
 mod writes;
 
@@ -42,6 +44,8 @@ enum Program {
     List(list::Args),
     /// Follows exports as thousands of konnectors do.
     Agents(agents::Args),
+    /// Attack the server's port.
+    Strangers(strangers::Args),
 }
 
 #[tokio::main]
@@ -54,5 +58,6 @@ async fn main() -> anyhow::Result<()> {
         Program::Relay(args) => relay::run(args).await,
         Program::List(args) => list::run(args).await,
         Program::Agents(args) => agents::run(args).await,
+        Program::Strangers(args) => strangers::run(args).await,
     }
 }

@@ -4,6 +4,7 @@
 //! no test.
 
 mod measure;
+mod metrics;
 mod plot;
 mod proc;
 mod program;

@@ -5,6 +5,7 @@ mod counts;
 mod crowd;
 mod report;
 mod stage;
+mod strangers;
 
 use anyhow::Result;
 use bindery_e2e::process::Programs;
@@ -14,7 +15,9 @@ use self::{
     agents::{Answer, Load, Order},
     report::{Report, Row, Settled, Sizes},
     stage::Stage,
+    strangers::Strangers,
 };
+use super::quiet::quiet;
 
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Args {
@@ -83,8 +86,9 @@ impl Stage {
         rows.push(row);
         let row = self.change(None).await?;
         rows.push(row);
-        rows.push(self.attacked("calm", 0).await?);
-        rows.push(self.attacked("attacked", args.strangers).await?);
+        let order = self.change_and_renew();
+        rows.push(self.phase("calm", &order).await?);
+        rows.push(self.attacked().await?);
         let (row, after) = self.restart().await?;
         rows.push(row);
         rows.push(self.idle("restarted").await?);
@@ -129,18 +133,26 @@ impl Stage {
             .await
     }
 
-    /// Changes and renewals at their rates, while strangers attack the port, each from an address of its own.
-    async fn attacked(&mut self, name: &str, strangers: u8) -> Result<Row> {
+    /// Changes and renewals at their rates.
+    fn change_and_renew(&mut self) -> Order {
         let seconds = f64::from(self.args.attack_seconds);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
         let count = (self.args.rate * seconds) as u32;
-        let order = Order::Attacked {
+        Order::ChangeAndRenew {
             load: self.load(count, Some(self.args.rate)),
             renewals: RENEWALS,
             seconds,
-            strangers,
-        };
-        self.phase(name, &order).await
+        }
+    }
+
+    /// The same, while strangers attack the port, each from an address of its own.
+    async fn attacked(&mut self) -> Result<Row> {
+        let order = self.change_and_renew();
+        quiet(&self.provider.plane).await?;
+        let strangers = Strangers::start(&self.programs, &self.provider, self.args.strangers).await?;
+        let mut row = self.unquiet_phase("attacked", &order).await?;
+        row.strangers = Some(strangers.end().await?);
+        Ok(row)
     }
 
     fn load(&mut self, count: u32, rate: Option<f64>) -> Load {

@@ -10,7 +10,6 @@ mod counts;
 mod lanes;
 mod load;
 mod memory;
-mod metrics;
 mod namespaces;
 mod order;
 mod rate;

@@ -28,12 +28,10 @@ pub(super) enum Order {
         concurrency: u16,
     },
     Change(Load),
-    /// Changes and renewals, while strangers attack the server, each from an address of its own.
-    Attacked {
+    ChangeAndRenew {
         load: Load,
         renewals: f64,
         seconds: f64,
-        strangers: u8,
     },
     Mark,
     Served {
@@ -65,8 +63,6 @@ pub(super) struct Answer {
     /// Latencies of renewals meanwhile, and how many there were.
     pub(super) renewals: Option<Percentiles>,
     pub(super) renewed: Option<usize>,
-    /// How often a stranger opened a connection meanwhile.
-    pub(super) strangers: Option<usize>,
 }
 
 /// Percentiles of latencies, in microseconds.

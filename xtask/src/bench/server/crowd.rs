@@ -18,12 +18,13 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use super::{Order, Row, stage::Stage};
+use crate::bench::metrics::Metrics;
 
 /// The cluster whose contract has the objects.
 const CROWDED: &str = "bench-000000";
 /// Objects that are created at a time.
 const CREATED_AT_ONCE: usize = 64;
-/// Name of an object of which each creation and deletion queues all objects of that contract but those that were refused as too many.
+/// Name of an object of which each creation and deletion queues all objects of that contract that are within its limit.
 const TRIGGER: &str = "bench-crowd";
 /// Pause between two changes of that object.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -43,11 +44,19 @@ impl Stage {
         let trigger = tokio::spawn(keep_queued(client, contract));
         let crowded = self.unquiet_phase("bind crowded", &order).await;
         trigger.abort();
-        Ok(vec![idle, crowded?])
+        let mut crowded = crowded?;
+        crowded.queued = Some(self.queued().await?);
+        Ok(vec![idle, crowded])
+    }
+
+    /// How many keys wait for the server's controllers.
+    async fn queued(&self) -> Result<f64> {
+        let metrics = Metrics::of(self.provider.admin_port()).await?;
+        Ok(metrics.sum("queued_keys", &[]))
     }
 }
 
-/// Creates APIServiceNamespaces in a contract. Those beyond its limit wait; each is an object of the queue all the same.
+/// Creates APIServiceNamespaces in a contract. Those beyond its limit are queued, too, until they are told so.
 async fn create(client: Client, contract: &str, count: u32) -> Result<()> {
     let api: Api<APIServiceNamespace> = Api::namespaced(client, contract);
     let created = stream::iter(0..count).map(|number| {
@@ -61,7 +70,7 @@ async fn create(client: Client, contract: &str, count: u32) -> Result<()> {
     created.buffer_unordered(CREATED_AT_ONCE).try_collect().await
 }
 
-/// Has the controllers look again and again at all objects of a contract that were not refused as too many.
+/// Has the controllers look again and again at all objects of a contract that are within its limit.
 async fn keep_queued(client: Client, contract: String) -> Result<()> {
     let api: Api<ClusterRoleBinding> = Api::all(client);
     let binding: ClusterRoleBinding = serde_json::from_value(json!({

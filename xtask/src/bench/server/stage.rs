@@ -39,6 +39,7 @@ const LEADS: Duration = Duration::from_secs(20);
 pub(super) struct Stage {
     pub(super) provider: Provider,
     pub(super) args: Args,
+    pub(super) programs: Programs,
     agents: Agents,
     /// Number of changes of exports so far.
     changes: u64,
@@ -52,6 +53,7 @@ impl Stage {
         let tokens = owners(&provider).await?;
         Ok(Self {
             agents: Agents::start(&programs, &provider, &tokens, TEMPLATE).await?,
+            programs,
             provider,
             args,
             changes: 0,

@@ -12,9 +12,10 @@ use super::{
     api::BenchApi,
     order::{Answer, Order, Phase},
     report::{Section, too_few},
-    stage::{FOREVER, Scene, Stage, metrics},
+    stage::{FOREVER, Scene, Stage},
 };
 use crate::bench::{
+    metrics::Metrics,
     plot::{Panel, Series},
     spread::Spread,
     table::Table,
@@ -158,7 +159,7 @@ async fn beside_backlog(bench: &Bench, stage: &mut Stage, objects: u32, round: u
 async fn look(port: u16, depths: &mut Vec<f64>) -> Infallible {
     let binding = BenchApi::ALL[BUSY].name();
     loop {
-        if let Ok(metrics) = metrics(port).await {
+        if let Ok(metrics) = Metrics::of(port).await {
             depths.push(metrics.sum("sync_pending", &[("binding", binding)]));
         }
         sleep(LOOK).await;

@@ -7,7 +7,8 @@ use bindery_e2e::{Asked, ControlPlane, Moment, NAMESPACE};
 use http::Request;
 use kube::Client;
 
-use super::{api::BenchApi, metrics::Metrics, stage::Stage};
+use super::{api::BenchApi, stage::Stage};
+use crate::bench::metrics::Metrics;
 
 /// A moment in the audit logs of both sides.
 #[derive(Clone, Copy, Debug)]

@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail, ensure};
 use bindery_api::{labels, names};
-use bindery_e2e::{Consumer, ControlPlane, NAMESPACE, Process, Provider, eventually, http, lease, process::Programs};
+use bindery_e2e::{Consumer, ControlPlane, NAMESPACE, Process, Provider, eventually, lease, process::Programs};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, ResourceExt as _, api::ListParams};
 use serde_json::{Value, json};
@@ -20,10 +20,9 @@ use super::{
     api::BenchApi,
     contestant::Contestant,
     load::{Cluster, Load},
-    metrics::Metrics,
     order::{Order, Phase},
 };
-use crate::bench::{program::Program, quiet::quiet};
+use crate::bench::{metrics::Metrics, program::Program, quiet::quiet};
 
 /// Timeout of steps that are not measured.
 const LIMIT: Duration = Duration::from_mins(5);
@@ -250,7 +249,7 @@ impl Stage {
 
     /// The metrics of the konnector.
     pub(super) async fn metrics(&self) -> Result<Metrics> {
-        metrics(self.consumer.admin_port()).await
+        Metrics::of(self.consumer.admin_port()).await
     }
 
     /// How many watches of bound objects a konnector must have with informer scope Namespaced: for each API one on the
@@ -362,12 +361,6 @@ impl Stage {
         let contract = (&self.consumer, self.contract.as_str());
         stand_in(&self.programs, &self.scene, contract, subcommand).await
     }
-}
-
-/// Reads the metrics of the konnector with this admin port.
-pub(super) async fn metrics(port: u16) -> Result<Metrics> {
-    let (_, text) = http::get(port, "/metrics").await?;
-    Ok(Metrics::parse(&text, |_| true))
 }
 
 /// The flags that only a floor has.

@@ -1,8 +1,13 @@
-//! Strangers who attack the port of the server from many addresses, each with as many connections as fill the port together: they
-//! begin a handshake and do not end it, call nothing, send a request byte by byte, or hold open streams that need no token.
+//! `bindery-bench strangers`: they attack the port of the server from many addresses, each with as many connections as fill the port
+//! together: they begin a handshake and do not end it, call nothing, send a request byte by byte, or hold open streams that need no token.
+//!
+//! They are a program of their own, so that they can run at a priority of their own. It says that it is ready when each connection was
+//! opened once, and ends when its standard input does.
 
 use std::{
+    fs,
     net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -11,11 +16,13 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
+use bindery_runtime::descriptors;
 use http::Uri;
 use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, ServerName, pem::PemObject as _},
 };
+use serde_json::json;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split},
     net::{TcpSocket, TcpStream},
@@ -24,7 +31,7 @@ use tokio::{
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use super::h2_frames;
+use crate::{h2_frames, input, output};
 
 /// How many connections each address has of each kind: 8,192 of 64 addresses.
 const KINDS: [(StrangerKind, usize); 4] = [
@@ -39,17 +46,24 @@ const STREAMS: u32 = 16;
 const BYTE_PAUSE: Duration = Duration::from_secs(1);
 /// Pause before a connection that ended is opened again.
 const AGAIN: Duration = Duration::from_millis(500);
-/// How long the attack may take to open its connections for the first time.
+/// How long it may take to open all connections for the first time.
 const OPENED_WITHIN: Duration = Duration::from_mins(1);
 
 const WATCH: &str = "/grpc.health.v1.Health/Watch";
 const GET_PROVIDER: &str = "/kubebind.v1alpha2.ProviderService/GetProvider";
 
-/// The attack. It ends on drop.
-pub(super) struct Attack {
-    target: Arc<Target>,
-    connections: usize,
-    _tasks: JoinSet<()>,
+/// Flags.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// URL of the server.
+    #[arg(long)]
+    server: String,
+    /// CA of the server's certificate, PEM.
+    #[arg(long)]
+    ca: PathBuf,
+    /// From how many addresses of loopback they attack.
+    #[arg(long)]
+    addresses: u8,
 }
 
 /// What is attacked, and how often a connection to it was opened.
@@ -69,42 +83,24 @@ enum StrangerKind {
     OpenStreams,
 }
 
-// === impl Attack ===
-
-impl Attack {
-    /// Begins the attack, from `addresses` addresses of loopback, and waits until each connection was opened once.
-    pub(super) async fn begin(server: &str, ca: &[u8], addresses: u8) -> Result<Self> {
-        let target = Arc::new(Target::new(server, ca)?);
-        let mut tasks = JoinSet::new();
-        for number in 0..addresses {
-            let from = Ipv4Addr::new(127, 0, 0, number.saturating_add(2));
-            for (kind, count) in KINDS {
-                for _ in 0..count {
-                    tasks.spawn(Arc::clone(&target).attack(kind, from));
-                }
+pub(crate) async fn run(args: Args) -> Result<()> {
+    descriptors::raise().context("cannot raise the limit of open files")?;
+    let target = Arc::new(Target::new(&args.server, &fs::read(&args.ca).context("--ca")?)?);
+    let mut tasks = JoinSet::new();
+    for number in 0..args.addresses {
+        let from = Ipv4Addr::new(127, 0, 0, number.saturating_add(2));
+        for (kind, count) in KINDS {
+            for _ in 0..count {
+                tasks.spawn(Arc::clone(&target).attack(kind, from));
             }
         }
-        let attack = Self {
-            target,
-            connections: tasks.len(),
-            _tasks: tasks,
-        };
-        timeout(OPENED_WITHIN, attack.is_open())
-            .await
-            .context("the attack did not open its connections in time")?;
-        Ok(attack)
     }
-
-    /// How often a connection was opened so far.
-    pub(super) fn opened(&self) -> usize {
-        self.target.opened.load(Ordering::Relaxed)
-    }
-
-    async fn is_open(&self) {
-        while self.opened() < self.connections {
-            sleep(Duration::from_millis(50)).await;
-        }
-    }
+    let opened = timeout(OPENED_WITHIN, target.is_opened(tasks.len())).await;
+    opened.context("they did not open their connections in time")?;
+    output::line(&json!({"ready": true}))?;
+    let mut lines = input::lines();
+    while lines.recv().await.is_some() {}
+    output::line(&json!({"opened": target.opened.load(Ordering::Relaxed)}))
 }
 
 // === impl Target ===
@@ -130,6 +126,13 @@ impl Target {
             tls: TlsConnector::from(Arc::new(tls)),
             opened: AtomicUsize::new(0),
         })
+    }
+
+    /// Waits until so many connections were opened.
+    async fn is_opened(&self, connections: usize) {
+        while self.opened.load(Ordering::Relaxed) < connections {
+            sleep(Duration::from_millis(50)).await;
+        }
     }
 
     /// Opens a connection, and the next one when it ends, for ever.

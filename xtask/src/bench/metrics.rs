@@ -1,5 +1,8 @@
 //! Metrics as programs serve them.
 
+use anyhow::Result;
+use bindery_e2e::http;
+
 /// The metrics of a program at one moment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Metrics {
@@ -15,6 +18,12 @@ pub(super) struct Metric {
 }
 
 impl Metrics {
+    /// Reads all of the program with this admin port.
+    pub(super) async fn of(port: u16) -> Result<Self> {
+        let (_, text) = http::get(port, "/metrics").await?;
+        Ok(Self::parse(&text, |_| true))
+    }
+
     /// Reads those whose line a filter lets pass; an API server has very many.
     pub(super) fn parse(text: &str, is_wanted: impl Fn(&str) -> bool) -> Self {
         let lines = text
