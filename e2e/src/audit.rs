@@ -22,6 +22,9 @@ rules:
   - level: None
 "#;
 
+/// The API server begins no new file before the log has so many MiB, which it never has: what is in an old one would not be read.
+const SIZE_MAX: &str = "--audit-log-maxsize=1000000";
+
 /// The audit log of one control plane.
 #[derive(Clone, Debug)]
 pub struct Audit {
@@ -93,10 +96,11 @@ impl Audit {
     }
 
     /// The flags with which the API server writes this log.
-    pub(crate) fn flags(&self) -> [String; 2] {
+    pub(crate) fn flags(&self) -> [String; 3] {
         [
             format!("--audit-policy-file={}", self.policy.display()),
             format!("--audit-log-path={}", self.log.display()),
+            SIZE_MAX.to_owned(),
         ]
     }
 

@@ -12,7 +12,7 @@ use bindery_runtime::{
     queue::Queue,
 };
 use k8s_openapi::api::{core::v1::Namespace, rbac::v1::ClusterRole};
-use kube::{Resource, ResourceExt as _, api::ObjectMeta};
+use kube::{Resource, api::ObjectMeta};
 
 use super::{Context, Running, pending_requests, plan::TOO_MANY_NAMESPACES, shared, subject};
 use crate::{contract, state::State, template};
@@ -188,6 +188,7 @@ mod tests {
     use bindery_api::v1alpha2::{APIServiceNamespaceSpec, APIServiceNamespaceStatus};
     use jiff::Timestamp;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use kube::ResourceExt as _;
 
     use super::*;
 

@@ -15,6 +15,8 @@ pub(super) struct Counted {
     pub(super) reviews: usize,
     /// Requests about its Lease, which the other numbers leave out.
     pub(super) leases: usize,
+    /// The writes by verb and resource.
+    pub(super) written: BTreeMap<String, usize>,
     /// Number of requests by verb and resource, such as `create namespaces`. Without the Lease.
     pub(super) each: BTreeMap<String, usize>,
 }
@@ -35,6 +37,9 @@ fn count<'a>(asked: impl Iterator<Item = &'a Asked>) -> Counted {
         }
         let subresource = if asked.subresource.is_empty() { "" } else { "/" };
         let what = format!("{} {}{subresource}{}", asked.verb, asked.resource, asked.subresource);
+        if asked.is_write() && !asked.dry_run {
+            *counted.written.entry(what.clone()).or_default() += 1;
+        }
         *counted.each.entry(what).or_default() += 1;
         let what = if asked.resource.ends_with("reviews") {
             &mut counted.reviews
@@ -80,6 +85,7 @@ mod tests {
         assert_eq!((counted.reads, counted.writes, counted.reviews), (2, 1, 2));
         assert_eq!(counted.leases, 1);
         assert_eq!(counted.each["create namespaces"], 2);
+        assert_eq!(counted.written, BTreeMap::from([("create namespaces".to_owned(), 1)]));
         assert!(!counted.each.contains_key("update leases"), "{:?}", counted.each);
     }
 }

@@ -221,8 +221,8 @@ impl Report {
         self.judge_crowd(sizes.crowd);
         let writes = (settled.at_rest.writes, settled.after.writes);
         let text = format!(
-            "at rest the server writes nothing but its Lease ({} writes), nor after a restart ({})",
-            writes.0, writes.1
+            "at rest the server writes nothing but its Lease ({} writes: {:?}), nor after a restart ({}: {:?})",
+            writes.0, settled.at_rest.written, writes.1, settled.after.written
         );
         // Nobody writes who does nothing, or who has another name.
         let is_seen = settled.at_rest.leases > 0 && settled.after.leases > 0;
