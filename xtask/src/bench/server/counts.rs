@@ -11,7 +11,7 @@ use serde::Serialize;
 pub(super) struct Counted {
     pub(super) reads: usize,
     pub(super) writes: usize,
-    /// Creations of TokenReviews and SubjectAccessReviews, which are questions and no writes.
+    /// Creations of TokenReviews, SubjectAccessReviews and TokenRequests, which store nothing: questions and no writes.
     pub(super) reviews: usize,
     /// Requests about its Lease, which the other numbers leave out.
     pub(super) leases: usize,
@@ -37,18 +37,15 @@ fn count<'a>(asked: impl Iterator<Item = &'a Asked>) -> Counted {
         }
         let subresource = if asked.subresource.is_empty() { "" } else { "/" };
         let what = format!("{} {}{subresource}{}", asked.verb, asked.resource, asked.subresource);
-        if asked.is_write() && !asked.dry_run {
+        if asked.resource.ends_with("reviews") || asked.subresource == "token" {
+            counted.reviews += 1;
+        } else if asked.is_write() && !asked.dry_run {
+            counted.writes += 1;
             *counted.written.entry(what.clone()).or_default() += 1;
+        } else {
+            counted.reads += 1;
         }
         *counted.each.entry(what).or_default() += 1;
-        let what = if asked.resource.ends_with("reviews") {
-            &mut counted.reviews
-        } else if asked.is_write() && !asked.dry_run {
-            &mut counted.writes
-        } else {
-            &mut counted.reads
-        };
-        *what += 1;
     }
     counted
 }
@@ -80,9 +77,13 @@ mod tests {
             asked("create", "namespaces", true),
             asked("watch", "namespaces", false),
             asked("update", "leases", false),
+            Asked {
+                subresource: "token".to_owned(),
+                ..asked("create", "serviceaccounts", false)
+            },
         ];
         let counted = count(all.iter());
-        assert_eq!((counted.reads, counted.writes, counted.reviews), (2, 1, 2));
+        assert_eq!((counted.reads, counted.writes, counted.reviews), (2, 1, 3));
         assert_eq!(counted.leases, 1);
         assert_eq!(counted.each["create namespaces"], 2);
         assert_eq!(counted.written, BTreeMap::from([("create namespaces".to_owned(), 1)]));
