@@ -1,6 +1,6 @@
 //! Asks whether the CRD of a resource is being deleted, once for many deletions.
 
-use std::{collections::HashMap, future::Future, sync::Arc};
+use std::{collections::HashMap, future::Future};
 
 use bindery_runtime::{cache::ObjectKey, watch::Event};
 use parking_lot::Mutex;
@@ -25,12 +25,12 @@ impl CrdCheck {
     pub(super) fn note(&self, event: &Event<Object>) {
         match event {
             Event::Listed(object) | Event::Applied(object) if object.meta.deletion_timestamp => {
-                self.seen.lock().entry(key(object)).or_insert_with(Instant::now);
+                self.seen.lock().entry(object.key()).or_insert_with(Instant::now);
             }
             Event::Listed(object) | Event::Applied(object) | Event::Deleted(object) => {
                 let mut seen = self.seen.lock();
                 if !seen.is_empty() {
-                    seen.remove(&key(object));
+                    seen.remove(&object.key());
                 }
             }
             Event::Reset | Event::Rewound => self.seen.lock().clear(),
@@ -46,7 +46,7 @@ impl CrdCheck {
     ) -> Result<bool, E> {
         let seen = self.seen.lock().get(key).copied();
         let seen = seen.unwrap_or_else(Instant::now);
-        // Those that come while a question is under way wait here, and share its answer or that to the next one.
+        // Callers that arrive while a question is under way wait here, and share its answer or the next one's.
         let mut last = self.last.lock().await;
         if let Some((_, is_ending)) = last.filter(|(sent, _)| *sent > seen) {
             return Ok(is_ending);
@@ -58,15 +58,14 @@ impl CrdCheck {
     }
 }
 
-fn key(object: &Object) -> ObjectKey {
-    ObjectKey::new(Arc::clone(&object.meta.namespace), Arc::clone(&object.meta.name))
-}
-
 #[cfg(test)]
 mod tests {
     use std::{
         convert::Infallible,
-        sync::atomic::{AtomicUsize, Ordering},
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
         time::Duration,
     };
 
@@ -92,7 +91,7 @@ mod tests {
                 asked.fetch_add(1, Ordering::Relaxed);
                 Ok::<_, Infallible>(false)
             };
-            assert_eq!(check.is_ending(&key(&object(name, true)), question).await, Ok(false));
+            assert_eq!(check.is_ending(&object(name, true).key(), question).await, Ok(false));
             asked.load(Ordering::Relaxed)
         };
         check.note(&Event::Listed(object("one", true)));
@@ -118,7 +117,7 @@ mod tests {
             let (check, asked) = (Arc::clone(&check), Arc::clone(&asked));
             tokio::spawn(async move {
                 tokio::time::sleep(Duration::from_millis(after)).await;
-                let key = key(&object("billy", true));
+                let key = object("billy", true).key();
                 let answer = check.is_ending(&key, async {
                     asked.fetch_add(1, Ordering::Relaxed);
                     tokio::time::sleep(Duration::from_millis(50)).await;

@@ -265,11 +265,7 @@ impl SyncStrategy for Bound {
                 *self.listed.lock() = Some(Instant::now());
                 self.references.listed();
             }
-            Event::Deleted(object) => {
-                let meta = &object.meta;
-                let key = ObjectKey::new(Arc::clone(&meta.namespace), Arc::clone(&meta.name));
-                self.references.gone(&key);
-            }
+            Event::Deleted(object) => self.references.gone(&object.key()),
             Event::Rewound | Event::Following | Event::Ended | Event::Failed(_) => {}
         }
     }

@@ -44,7 +44,7 @@ pub(crate) fn consumer<F: SyncStrategy>(
             Event::Reset => listing = Some(shared.index.lock().begin_in(namespace.as_ref())),
             Event::Listed(object) => {
                 if let Some(listing) = &mut listing {
-                    let key = key_of(&object);
+                    let key = object.key();
                     if let Some(mut index) = current() {
                         index.consumer_shown(&key, object, listing);
                     }
@@ -76,7 +76,7 @@ pub(crate) fn consumer<F: SyncStrategy>(
                 }
             }
             Event::Applied(object) => {
-                let key = key_of(&object);
+                let key = object.key();
                 let Some(mut index) = current() else {
                     return;
                 };
@@ -86,7 +86,7 @@ pub(crate) fn consumer<F: SyncStrategy>(
                 }
             }
             Event::Deleted(object) => {
-                let key = key_of(&object);
+                let key = object.key();
                 if let Some(mut index) = current() {
                     index.consumer_deleted(&key, Some(&object.meta.uid));
                 }
@@ -242,10 +242,6 @@ fn live<F: SyncStrategy>(shared: &Shared<F>, consumer_namespace: &Arc<str>, even
         }
         _ => {}
     }
-}
-
-fn key_of(object: &Object) -> ObjectKey {
-    ObjectKey::new(Arc::clone(&object.meta.namespace), Arc::clone(&object.meta.name))
 }
 
 /// Parses a resource version. One that is no number counts as the oldest, so that no object counts as gone because of it.

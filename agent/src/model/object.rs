@@ -7,7 +7,7 @@
 use std::{collections::HashSet, fmt, marker::PhantomData, sync::Arc};
 
 use bindery_api::annotations;
-use bindery_runtime::{guard::Held, watch::Decode};
+use bindery_runtime::{cache::ObjectKey, guard::Held, watch::Decode};
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
     de::{IgnoredAny, MapAccess, Visitor},
@@ -137,6 +137,11 @@ impl fmt::Display for Version {
 // === impl Object ===
 
 impl Object {
+    /// Namespace and name of the object, by which caches and queues know it.
+    pub(crate) fn key(&self) -> ObjectKey {
+        ObjectKey::new(Arc::clone(&self.meta.namespace), Arc::clone(&self.meta.name))
+    }
+
     /// The length of its content in bytes: that of all fields beside its metadata, as JSON.
     pub(crate) fn content_length(&self) -> u64 {
         let body = self.body.iter().map(|(name, text)| name.len() + text.get().len());

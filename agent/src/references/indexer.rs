@@ -63,7 +63,7 @@ impl ReferenceIndexer {
 
     /// Notes what an object refers to that was listed, created or changed.
     pub(crate) fn seen(&self, object: &Object) {
-        let key = ObjectKey::new(Arc::clone(&object.meta.namespace), Arc::clone(&object.meta.name));
+        let key = object.key();
         self.note(&key);
         let mut state = self.references.state.lock();
         let retained = self
