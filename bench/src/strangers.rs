@@ -46,13 +46,13 @@ const STREAMS: u32 = 16;
 const BYTE_PAUSE: Duration = Duration::from_secs(1);
 /// Pause before a connection that ended is opened again.
 const AGAIN: Duration = Duration::from_millis(500);
-/// How long it may take to open all connections for the first time.
+/// Time limit for the strangers to open all connections for the first time.
 const OPENED_WITHIN: Duration = Duration::from_mins(1);
 
 const WATCH: &str = "/grpc.health.v1.Health/Watch";
 const GET_PROVIDER: &str = "/kubebind.v1alpha2.ProviderService/GetProvider";
 
-/// Flags.
+/// Flags of `bindery-bench strangers`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// URL of the server.
@@ -128,7 +128,7 @@ impl Target {
         })
     }
 
-    /// Waits until so many connections were opened.
+    /// Waits until the strangers have opened this number of connections, counted over all kinds.
     async fn is_opened(&self, connections: usize) {
         while self.opened.load(Ordering::Relaxed) < connections {
             sleep(Duration::from_millis(50)).await;

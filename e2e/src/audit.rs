@@ -22,7 +22,7 @@ rules:
   - level: None
 "#;
 
-/// The API server begins no new file before the log has so many MiB, which it never has: what is in an old one would not be read.
+/// The API server starts a new log file only above this size in MiB, which no test reaches: [`Audit`] reads the current file alone.
 const SIZE_MAX: &str = "--audit-log-maxsize=1000000";
 
 /// The audit log of one control plane.

@@ -31,7 +31,7 @@ const LASTING: u64 = 40;
 const CYCLE: u64 = 10;
 /// An object is deleted so many cycles after it was created.
 const LIFE: u64 = 3;
-/// At most so many statuses are reported at once.
+/// How many statuses the stand-in for the operator reports at the same time.
 const REPORTS: usize = 16;
 
 /// The objects of a binding, whose colors are the numbers of the changes that gave them. A stand-in for the provider's operator

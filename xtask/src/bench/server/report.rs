@@ -27,9 +27,9 @@ const RENEWALS: usize = 200;
 const STRANGERS: u8 = 64;
 /// With fewer objects in the queues, or fewer binds, the crowd is not judged.
 const CROWD: u32 = 100_000;
-/// This share of them has to wait still when the last bind is done.
-const CROWD_SHARE: f64 = 0.5;
 const CROWD_BINDS: usize = 100;
+/// The share of the crowd's objects that has to be in the queues still when the last bind is done.
+const CROWD_SHARE: f64 = 0.5;
 
 /// The result of the benchmark.
 #[derive(Debug, Serialize)]
