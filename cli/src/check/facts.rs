@@ -164,7 +164,7 @@ pub(crate) struct PolicyFacts {
     pub(crate) policy: Fact<Option<Value>>,
     pub(crate) binding: Fact<Option<Value>>,
     /// What became of a request that the policy has to deny; none if no such request could be made.
-    pub(crate) probe: Option<Fact<ProbeOutcome>>,
+    pub(crate) probe: Option<Fact<PolicyAnswer>>,
 }
 
 /// A policy and its binding as this release ships them.
@@ -176,7 +176,7 @@ pub(crate) struct Shipped {
 
 /// What became of a request, sent as a dry run, that a policy has to deny.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ProbeOutcome {
+pub(crate) enum PolicyAnswer {
     /// The policy denied it.
     Denied,
     /// The request passed, or another policy denied it.

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::{
     Check,
-    facts::{Fact, PolicyFacts, ProbeOutcome},
+    facts::{Fact, PolicyAnswer, PolicyFacts},
     finding::Findings,
 };
 
@@ -109,8 +109,8 @@ fn probe(policy: &PolicyFacts, checks: &PolicyChecks<'_>, found: &mut Findings) 
             format!("policy {name} is not tried: there is no contract to try it for"),
         ),
         Some(Err(unread)) => found.unread(check, &format!("try policy {name}"), unread, checks.probe_right),
-        Some(Ok(ProbeOutcome::Denied)) => found.passed(check, format!("policy {name} denies what it has to deny")),
-        Some(Ok(ProbeOutcome::Admitted)) => found.fail(
+        Some(Ok(PolicyAnswer::Denied)) => found.passed(check, format!("policy {name} denies what it has to deny")),
+        Some(Ok(PolicyAnswer::Admitted)) => found.fail(
             check,
             format!("policy {name} did not deny a request that it has to deny"),
             format!(
@@ -118,7 +118,7 @@ fn probe(policy: &PolicyFacts, checks: &PolicyChecks<'_>, found: &mut Findings) 
                 checks.mend
             ),
         ),
-        Some(Ok(ProbeOutcome::Untried(why))) => found.skip(check, format!("policy {name} is not tried: {why}")),
+        Some(Ok(PolicyAnswer::Untried(why))) => found.skip(check, format!("policy {name} is not tried: {why}")),
     }
 }
 

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::{
     facts::{
-        CertificateFault, Facts, LeaseFacts, LoginFacts, ProbeOutcome, ProgramFacts, TlsFacts, TokenAccess, Unread,
+        CertificateFault, Facts, LeaseFacts, LoginFacts, PolicyAnswer, ProgramFacts, TlsFacts, TokenAccess, Unread,
     },
     *,
 };
@@ -181,7 +181,7 @@ fn policies_are_there_bound_and_in_force() {
         Check::KonnectorPolicyInForce,
         &["did not deny", "kubectl bind deploy"],
         |facts| {
-            facts.konnector.program.policies[0].probe = Some(Ok(ProbeOutcome::Admitted));
+            facts.konnector.program.policies[0].probe = Some(Ok(PolicyAnswer::Admitted));
         },
     );
     fails(
@@ -677,7 +677,7 @@ fn what_another_release_ships_is_no_failure() {
     // A policy of each release denies the probe.
     fails(Check::KonnectorPolicyInForce, &["did not deny"], |facts| {
         of_konnector(facts, "v0.2.0");
-        facts.konnector.program.policies[0].probe = Some(Ok(ProbeOutcome::Admitted));
+        facts.konnector.program.policies[0].probe = Some(Ok(PolicyAnswer::Admitted));
     });
     found(
         &[(Check::ServerPolicy, Outcome::Warning)],

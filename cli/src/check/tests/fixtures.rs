@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::check::facts::{
     ApiFacts, BackendFacts, ClusterFacts, ClusterFlags, ContractFacts, DeploymentFacts, Facts, KonnectorFacts,
-    LeaseFacts, LoginFacts, PolicyFacts, ProbeOutcome, ProgramFacts, ProviderFacts, Shipped, TlsFacts, TokenAccess,
+    LeaseFacts, LoginFacts, PolicyAnswer, PolicyFacts, ProgramFacts, ProviderFacts, Shipped, TlsFacts, TokenAccess,
 };
 
 /// The time of all clocks.
@@ -53,7 +53,7 @@ fn policy(name: &str) -> PolicyFacts {
         policy: Ok(Some(shipped.policy.clone())),
         binding: Ok(Some(shipped.binding.clone())),
         shipped,
-        probe: Some(Ok(ProbeOutcome::Denied)),
+        probe: Some(Ok(PolicyAnswer::Denied)),
     }
 }
 

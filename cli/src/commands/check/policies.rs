@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use super::{cluster::Cluster, read};
 use crate::{
-    check::facts::{Fact, PolicyFacts, ProbeOutcome, Shipped, Unread},
+    check::facts::{Fact, PolicyAnswer, PolicyFacts, Shipped, Unread},
     errors::Failure,
 };
 
@@ -87,7 +87,7 @@ async fn object<K: Resource<DynamicType = ()>>(cluster: &Cluster, name: &str) ->
     Ok(found.map(|object| json!(object)))
 }
 
-async fn tried(cluster: &Cluster, attempt: &Attempt) -> Result<Fact<ProbeOutcome>, Failure> {
+async fn tried(cluster: &Cluster, attempt: &Attempt) -> Result<Fact<PolicyAnswer>, Failure> {
     let client = match &attempt.account {
         None => cluster.client(),
         Some((namespace, name)) => cluster.acting_as((namespace, name))?,
@@ -96,24 +96,24 @@ async fn tried(cluster: &Cluster, attempt: &Attempt) -> Result<Fact<ProbeOutcome
     Ok(match sent {
         Err(_) => Err(read::silent(cluster.limit)),
         Ok(Err(error)) => outcome(&error, &attempt.probe.policy),
-        Ok(Ok(_)) => Ok(ProbeOutcome::Admitted),
+        Ok(Ok(_)) => Ok(PolicyAnswer::Admitted),
     })
 }
 
 /// What the refusal of a probe shows.
-fn outcome(error: &kube::Error, policy: &str) -> Fact<ProbeOutcome> {
+fn outcome(error: &kube::Error, policy: &str) -> Fact<PolicyAnswer> {
     let why = errors::explain(error);
     let of_policy = errors::policy_denial(policy);
     if errors::policy_denials(error).any(|denial| denial.starts_with(&of_policy)) {
-        return Ok(ProbeOutcome::Denied);
+        return Ok(PolicyAnswer::Denied);
     }
     // Admission comes before the object is stored.
     if errors::is_already_exists(error) {
-        return Ok(ProbeOutcome::Admitted);
+        return Ok(PolicyAnswer::Admitted);
     }
     match errors::code(error) {
         Some(403) if why.contains("impersonate") => Err(Unread::Denied(why)),
-        Some(_) => Ok(ProbeOutcome::Untried(why)),
+        Some(_) => Ok(PolicyAnswer::Untried(why)),
         None => Err(read::unread(error)),
     }
 }
