@@ -213,6 +213,15 @@ impl Finding {
     }
 }
 
+// === impl EventFacts ===
+
+impl EventFacts {
+    /// Whether a finding says the same.
+    fn is_told(&self, findings: &[Finding]) -> bool {
+        findings.iter().any(|finding| finding.what.contains(&self.message))
+    }
+}
+
 // === impl Facts ===
 
 impl Facts {
@@ -245,7 +254,9 @@ pub(crate) fn diagnose(facts: &Facts) -> Vec<Finding> {
     }
     match &facts.events {
         Seen::Is(events) if lines.iter().any(|line| line.level != Level::Well) => {
-            lines.extend(events.iter().filter(|event| event.warning).take(1).map(reported));
+            let newest = events.iter().find(|event| event.warning);
+            let untold = newest.filter(|event| !event.is_told(&lines));
+            lines.extend(untold.map(reported));
         }
         Seen::Unknown(why) => lines.push(Finding::unknown("what the konnector reported about it", why)),
         Seen::Is(_) | Seen::Absent => {}

@@ -13,18 +13,23 @@ use crate::render::{
 /// The most events that are shown.
 const EVENTS_MAX: usize = 5;
 
-/// Renders the object as the root, what is known of both clusters below it, and the findings last.
+/// Renders the object as the root, what is known of both clusters below it, and the findings last. Of the konnector's reports only those
+/// are shown that no finding repeats.
 pub(crate) fn render(facts: &Facts, lines: &[Finding], now: Timestamp) -> String {
     let mut below = vec![Node::leaf(format!("here: {}", side(&facts.object, now)))];
     below.extend(facts.links.iter().map(|link| self::link(link, now)));
-    if let Seen::Is(events) = &facts.events
-        && !events.is_empty()
-    {
-        let events = events.iter().take(EVENTS_MAX);
-        below.push(Node {
-            text: "reported by the konnector".to_owned(),
-            below: events.map(|event| Node::leaf(self::event(event, now))).collect(),
-        });
+    if let Seen::Is(events) = &facts.events {
+        let untold = events.iter().filter(|event| !event.is_told(lines));
+        let reported: Vec<_> = untold
+            .take(EVENTS_MAX)
+            .map(|event| Node::leaf(self::event(event, now)))
+            .collect();
+        if !reported.is_empty() {
+            below.push(Node {
+                text: "reported by the konnector".to_owned(),
+                below: reported,
+            });
+        }
     }
     below.extend(lines.iter().map(|line| finding(line, now)));
     tree::draw(&facts.title(), &below)

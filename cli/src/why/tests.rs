@@ -458,6 +458,24 @@ fn the_last_report_stands_beside_what_is_amiss() {
             (Broken, "Invalid: the provider refused", ""),
         ],
     );
+    assert_eq!(
+        render(&refused, &diagnose(&refused), at(60))
+            .matches("is too long")
+            .count(),
+        1
+    );
+    // The condition of the binding says the same.
+    let Seen::Is(binding) = &mut refused.links[0].binding else {
+        unreachable!()
+    };
+    binding.conditions = vec![false_condition(
+        "ObjectsInSync",
+        Severity::Error,
+        "Invalid",
+        "west/billy: the provider refused: spec.intent is too long",
+    )];
+    let text = render(&refused, &diagnose(&refused), at(60));
+    assert_eq!(text.matches("is too long").count(), 1, "{text}");
     // Overcome.
     let mut well = facts(here(&json!({})), there(&json!({})));
     well.events = Seen::Is(vec![event]);
