@@ -147,14 +147,15 @@ where
 {
     /// Starts a watch in a task of its own, and returns the cache that it fills.
     pub fn start(client: Client, source: Source) -> Self {
+        Self::start_with(client, source, |_| {})
+    }
+
+    /// As [`Cache::start`], with each object changed by `prepare` before the cache takes it over.
+    pub fn start_with(client: Client, source: Source, prepare: impl Fn(&mut K) + Send + Sync + 'static) -> Self {
         let shared = Arc::new(Shared::default());
         let handler = event_handler(Arc::clone(&shared));
-        let task = tokio::spawn(watch::run(
-            client,
-            source,
-            Typed(std::marker::PhantomData::<fn() -> K>),
-            handler,
-        ));
+        let prepare = Box::new(prepare);
+        let task = tokio::spawn(watch::run(client, source, Typed { prepare }, handler));
         Self {
             shared,
             watch: Arc::new(AbortOnDropHandle::new(task)),
@@ -371,7 +372,9 @@ impl Drop for Subscription {
 }
 
 /// Decodes whole objects without their managed fields.
-struct Typed<K>(std::marker::PhantomData<fn() -> K>);
+struct Typed<K> {
+    prepare: Box<dyn Fn(&mut K) + Send + Sync>,
+}
 
 /// An object as it was decoded. Of an API server that is not trusted, it counts as held.
 struct Shown<K> {
@@ -388,6 +391,7 @@ impl<K: Resource + DeserializeOwned + Send> Decode for Typed<K> {
     fn decode(&self, json: &str) -> serde_json::Result<Shown<K>> {
         let mut object: K = serde_json::from_str(json)?;
         object.meta_mut().managed_fields = None;
+        (self.prepare)(&mut object);
         Ok(Shown { object, held: None })
     }
 

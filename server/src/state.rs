@@ -42,6 +42,10 @@ use crate::{
     tls::CaBundle,
 };
 
+mod schema_pool;
+
+use schema_pool::SchemaPool;
+
 /// The aggregated ClusterRole with the rights that the server may grant, as shipped in `deploy/server`.
 pub const AGGREGATED_ROLE: &str = "bindery-server-exports";
 
@@ -251,6 +255,7 @@ impl Caches {
             let source = Source::of::<CustomResourceDefinition>(None).fields(format!("metadata.name={name}"));
             (resource.clone(), Cache::start(client(), source))
         };
+        let schemas = SchemaPool::default();
         Self {
             templates: Cache::start(client(), Source::of::<APIServiceExportTemplate>(None)),
             collections: Cache::start(client(), Source::of::<Collection>(None)),
@@ -263,7 +268,9 @@ impl Caches {
             cluster_bindings: Cache::start(client(), Source::of::<ClusterBinding>(None)),
             export_requests: Cache::start(client(), Source::of::<APIServiceExportRequest>(None)),
             exports: Cache::start(client(), Source::of::<APIServiceExport>(None)),
-            bound_schemas: Cache::start(client(), Source::of::<BoundSchema>(None)),
+            bound_schemas: Cache::start_with(client(), Source::of::<BoundSchema>(None), move |bound| {
+                schemas.share(bound)
+            }),
             service_namespaces: Cache::start(client(), Source::of::<APIServiceNamespace>(None)),
             aggregated_role: Cache::start(
                 client(),

@@ -205,11 +205,13 @@ fn offered_version(
         storage,
         deprecated: version.deprecated,
         deprecation_warning: version.deprecation_warning.clone(),
-        schema: wrapped_schema(version).map_err(|source| SchemaError::InvalidSchema {
-            crd: crd.to_owned(),
-            version: version.name.clone(),
-            source,
-        })?,
+        schema: wrapped_schema(version)
+            .map_err(|source| SchemaError::InvalidSchema {
+                crd: crd.to_owned(),
+                version: version.name.clone(),
+                source,
+            })?
+            .into(),
         subresources: version.subresources.clone(),
         additional_printer_columns: version.additional_printer_columns.clone().unwrap_or_default(),
     })

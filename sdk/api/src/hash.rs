@@ -115,7 +115,7 @@ mod tests {
             group: "wildwest.dev".to_owned(),
             versions: vec![BoundSchemaVersion {
                 name: "v1".to_owned(),
-                schema: json!({ "type": "object", "description": description }),
+                schema: json!({ "type": "object", "description": description }).into(),
                 ..BoundSchemaVersion::default()
             }],
             ..BoundSchemaSpec::default()

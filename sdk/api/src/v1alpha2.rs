@@ -27,6 +27,7 @@ mod policy;
 mod references;
 mod retention;
 mod schemas;
+mod shared_value;
 
 pub use apiservicebinding::{APIServiceBinding, APIServiceBindingSpec, APIServiceBindingStatus};
 pub use apiservicebindingbundle::{
@@ -57,6 +58,7 @@ pub use policy::{
 };
 pub use references::{ClusterSecretKeyRef, ExportResource, GroupResource, LocalSecretKeyRef, NameRef, SecretRef};
 pub use retention::{RetainedObject, RetainedObjects, Retention};
+pub use shared_value::SharedValue;
 
 /// The API group of all kinds here.
 pub const GROUP: &str = "kube-bind.io";

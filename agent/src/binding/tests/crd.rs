@@ -22,7 +22,7 @@ fn schema_of(group: &str, properties: &[&str]) -> BoundSchema {
             name: "v1".to_owned(),
             served: true,
             storage: true,
-            schema: json!({"openAPIV3Schema": {"type": "object", "properties": properties}}),
+            schema: json!({"openAPIV3Schema": {"type": "object", "properties": properties}}).into(),
             subresources: serde_json::from_value(json!({"status": {}})).unwrap(),
             ..BoundSchemaVersion::default()
         }],
@@ -191,7 +191,7 @@ fn what_may_not_or_cannot_be_installed_is_refused() {
     check(NAME, &ObservedSchema::Missing, "BoundSchemaFetchFailed");
     check("sheriffs.wildwest.dev", &schema(), "BoundSchemaInvalid");
     let mut broken = schema_of("wildwest.dev", &[]);
-    broken.spec.versions[0].schema = json!({"openAPIV3Schema": {"type": 5}});
+    broken.spec.versions[0].schema = json!({"openAPIV3Schema": {"type": 5}}).into();
     check(NAME, &present(broken), "BoundSchemaInvalid");
     let mut dead = schema_of("wildwest.dev", &[]);
     dead.spec.versions[0].served = false;

@@ -51,7 +51,7 @@ pub(super) fn schema() -> Arc<BoundSchema> {
             name: "v1".to_owned(),
             served: true,
             storage: true,
-            schema: json!({"openAPIV3Schema": {"type": "object"}}),
+            schema: json!({"openAPIV3Schema": {"type": "object"}}).into(),
             ..BoundSchemaVersion::default()
         }],
         ..BoundSchemaSpec::default()

@@ -120,7 +120,7 @@ fn both_encodings_give_the_same_crd() {
         "as every konnector reads it"
     );
     let mut bare = wrapped.clone();
-    bare.versions[0].schema = wrapped.versions[0].json_schema_props().clone();
+    bare.versions[0].schema = wrapped.versions[0].json_schema_props().clone().into();
     assert_ne!(bare, wrapped);
     assert_eq!(
         custom_resource_definition(&bare, None).unwrap(),
@@ -202,7 +202,7 @@ fn nonsense_is_refused_by_name() {
         "cowboys.wildwest.dev",
     );
     check_refused(
-        |spec| spec.versions[0].schema = json!({ "openAPIV3Schema": { "type": ["object"] } }),
+        |spec| spec.versions[0].schema = json!({ "openAPIV3Schema": { "type": ["object"] } }).into(),
         "InvalidSchema",
         "cowboys.wildwest.dev version v1",
     );

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{InformerScope, Scope, schemas};
+use super::{InformerScope, Scope, SharedValue, schemas};
 use crate::Condition;
 
 /// What the konnector needs to make the CRD on the consumer.
@@ -68,7 +68,7 @@ pub struct BoundSchemaVersion {
     pub deprecation_warning: Option<String>,
     /// The structural schema, either bare or below openAPIV3Schema.
     #[schemars(schema_with = "schemas::free_form_atomic")]
-    pub schema: Value,
+    pub schema: SharedValue,
     /// The subresources of the version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schemas::subresources")]

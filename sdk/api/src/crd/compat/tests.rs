@@ -16,7 +16,7 @@ fn bound(schema: Value) -> BoundSchemaSpec {
             name: "v1".to_owned(),
             served: true,
             storage: true,
-            schema: json!({ "openAPIV3Schema": schema }),
+            schema: json!({ "openAPIV3Schema": schema }).into(),
             ..BoundSchemaVersion::default()
         }],
         ..BoundSchemaSpec::default()
@@ -446,7 +446,7 @@ fn an_api_stays_what_it_is() {
 fn both_encodings_are_read() {
     let wrapped = bound(object(json!({ "spec": text() })));
     let mut bare = wrapped.clone();
-    bare.versions[0].schema = wrapped.versions[0].json_schema_props().clone();
+    bare.versions[0].schema = wrapped.versions[0].json_schema_props().clone().into();
     assert_eq!(check(&wrapped, &bare), Ok(()));
     assert_eq!(check(&bare, &wrapped), Ok(()));
 }

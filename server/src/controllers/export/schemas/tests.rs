@@ -17,7 +17,7 @@ fn version(name: &str, schema: &Value) -> BoundSchemaVersion {
         name: name.to_owned(),
         served: true,
         storage: name == "v1",
-        schema: json!({ "openAPIV3Schema": schema }),
+        schema: json!({ "openAPIV3Schema": schema }).into(),
         ..BoundSchemaVersion::default()
     }
 }

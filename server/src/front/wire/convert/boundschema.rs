@@ -106,7 +106,7 @@ mod tests {
         api::BoundSchemaSpec {
             versions: vec![api::BoundSchemaVersion {
                 name: "v1".to_owned(),
-                schema: value,
+                schema: value.into(),
                 ..api::BoundSchemaVersion::default()
             }],
             ..api::BoundSchemaSpec::default()
