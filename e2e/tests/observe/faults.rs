@@ -289,6 +289,15 @@ impl World<'_> {
         self.bound.provider.set_flag("--audit-log-path", "/dev/full");
         self.bound.provider.restart_server().await?;
         board.quiet().await?;
+        // A server without an audit log has no count of its lines, and an alert sees a rise only from a count that was scraped before.
+        eventually("the count of lost lines to be scraped", SOON, async || {
+            let counts = self
+                .prometheus
+                .samples("bindery_audit_lines_total{outcome='failed'}")
+                .await?;
+            Ok((counts > 0).then_some(()))
+        })
+        .await?;
         let fault = Instant::now();
         self.bound.bind(&["cowboys"]).await?;
         board.fire(&lost, fault).await?;
