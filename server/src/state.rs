@@ -269,7 +269,7 @@ impl Caches {
             export_requests: Cache::start(client(), Source::of::<APIServiceExportRequest>(None)),
             exports: Cache::start(client(), Source::of::<APIServiceExport>(None)),
             bound_schemas: Cache::start_with(client(), Source::of::<BoundSchema>(None), move |bound| {
-                schemas.share(bound)
+                schemas.share(bound);
             }),
             service_namespaces: Cache::start(client(), Source::of::<APIServiceNamespace>(None)),
             aggregated_role: Cache::start(
