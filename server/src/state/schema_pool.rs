@@ -22,6 +22,8 @@ struct Known {
 impl SchemaPool {
     /// Replaces each schema of a BoundSchema with the pool's equal one, or adds it to the pool.
     pub(super) fn share(&self, bound: &mut BoundSchema) {
+        // A list that is read has places for four, of some 300 bytes each, and most APIs have one version.
+        bound.spec.versions.shrink_to_fit();
         let mut known = self.known.lock();
         for version in &mut bound.spec.versions {
             known.share(&mut version.schema);
