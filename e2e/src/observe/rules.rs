@@ -97,7 +97,11 @@ fn add_budgets(yaml: &mut String, program: Program, target: &Target) {
             let severity = target.value(&format!("burnRates.{}.severity", burn.key), burn.severity);
             let window = target.window(&format!("burnRates.{}.long", burn.key), burn.long);
             let labels = [("severity", &*severity), ("window", &*window)];
-            add_tail(yaml, target, &wait, &labels, slo.alert, slo.summary);
+            let share = target.text(&format!(
+                "{}: {{{{ $value | humanizePercentage }}}} of the last ",
+                slo.summary
+            ));
+            add_tail(yaml, target, &wait, &labels, slo.alert, &format!("{share}{window}"));
         }
         end(yaml, target);
     }
@@ -144,7 +148,7 @@ fn add_symptoms(yaml: &mut String, program: Program, target: &Target) {
         let wait = target.wait(&format!("{path}.for"), alert.wait);
         let severity = target.value(&format!("{path}.severity"), alert.severity);
         let labels = [("severity", &*severity)];
-        add_tail(yaml, target, &wait, &labels, alert.name, alert.summary);
+        add_tail(yaml, target, &wait, &labels, alert.name, &target.text(alert.summary));
         end(yaml, target);
     }
 }
@@ -188,8 +192,7 @@ fn add_tail(yaml: &mut String, target: &Target, wait: &str, labels: &[(&str, &st
     let section = anchor(alert);
     let _ = writeln!(
         yaml,
-        "        annotations:\n          summary: \"{}\"\n          runbook: \"{RUNBOOKS}#{section}\"",
-        target.text(summary),
+        "        annotations:\n          summary: \"{summary}\"\n          runbook: \"{RUNBOOKS}#{section}\""
     );
     if let Target::Chart = target {
         let _ = writeln!(
