@@ -84,7 +84,7 @@ fn trusted(certificate: &Certificate<'_>, until: Option<Timestamp>, now: Timesta
     }
     found.passed(
         check,
-        format!("the certificate of {of} is trusted, and valid for {}", span(left)),
+        format!("the certificate of {of} is trusted, and valid until {until}"),
     );
 }
 

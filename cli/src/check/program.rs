@@ -31,6 +31,9 @@ const SHIPPED_SERVER: ShippedNames = ShippedNames {
     chart: "deploy/charts/bindery-server",
 };
 
+/// The most rules that a mend spells out.
+const RULES_MAX: usize = 8;
+
 /// The CustomResourceDefinitions of the konnector, as arguments of `kubectl apply`.
 const CONSUMER_DEFINITIONS: &str =
     " -f deploy/crds/kube-bind.io_apiservicebindings.yaml -f deploy/crds/kube-bind.io_apiservicebindingbundles.yaml";
@@ -92,7 +95,9 @@ pub(super) fn konnector(facts: &Facts, found: &mut Findings) {
         },
         restore: &deploy,
         restart: match &program.deployment {
-            Ok(None) => format!("see that a pod of the konnector runs, and its log: kubectl get pods -n {home}{flags}"),
+            Ok(None) => format!(
+                "{deploy}; or, if the konnector runs as another Deployment, see its pod, and its log: kubectl get pods -n {home}{flags}"
+            ),
             Ok(Some(_)) | Err(_) => format!(
                 "kubectl rollout restart deployment/{KONNECTOR} -n {home}{flags}; kubectl logs deployment/{KONNECTOR} -n {home}{flags}"
             ),
@@ -122,6 +127,7 @@ pub(super) fn server(provider: &ProviderFacts, facts: &Facts, found: &mut Findin
             flags,
         )
     };
+    let install = apply("-f deploy/server");
     let other_release = other_release(facts, "the server", server_release(facts));
     let checks = ProgramChecks {
         rights: Check::ServerRights,
@@ -139,8 +145,15 @@ pub(super) fn server(provider: &ProviderFacts, facts: &Facts, found: &mut Findin
             other_release: other_release.as_deref(),
             probe_right: "impersonate ServiceAccounts, and create bindableresourcesrequests",
         },
-        restore: &apply("-f deploy/server"),
-        restart: format!("see that a pod of the server runs, and its log: kubectl{flags} get pods -n {home}"),
+        restore: &install,
+        restart: match &program.deployment {
+            Ok(None) => format!(
+                "{install}; or, if the server runs as another Deployment, see its pod, and its log: kubectl{flags} get pods -n {home}"
+            ),
+            Ok(Some(_)) | Err(_) => {
+                format!("see that a pod of the server runs, and its log: kubectl{flags} get pods -n {home}")
+            }
+        },
         program: "the server",
         roles: ["ClusterRole bindery-server", "Role bindery-server"],
     };
@@ -219,11 +232,10 @@ fn account_rights(program: &ProgramFacts, checks: &ProgramChecks<'_>, found: &mu
         }
         Ok(missing) => missing,
     };
-    let lacks = missing.iter().map(|right| match right.group.as_str() {
-        "" => format!("{} {}", right.verb, right.resource),
-        group => format!("{} {}.{group}", right.verb, right.resource),
-    });
-    let rules = rights::as_rules(missing).into_iter().map(|(namespace, rule)| {
+    let rules = rights::as_rules(missing);
+    // An account that lacks this many has lost its roles, and nobody adds them rule by rule.
+    let is_for_hand = rules.len() <= RULES_MAX;
+    let rules = rules.into_iter().map(|(namespace, rule)| {
         let [everywhere, here] = checks.roles;
         let role = namespace.map_or_else(
             || everywhere.to_owned(),
@@ -231,11 +243,15 @@ fn account_rights(program: &ProgramFacts, checks: &ProgramChecks<'_>, found: &mu
         );
         format!("\nin the rules of {role}: {}", json!(rule))
     });
-    let rules: String = rules.collect();
+    let mend = if is_for_hand {
+        format!("{}\nor add:{}", checks.restore, rules.collect::<String>())
+    } else {
+        checks.restore.to_owned()
+    };
     found.differs(
         checks.rights,
-        format!("{account} may not {}", lacks.collect::<Vec<_>>().join(", ")),
-        format!("{}\nor add:{rules}", checks.restore),
+        format!("{account} may not {}", rights::in_words(missing)),
+        mend,
         checks.policies.other_release,
     );
 }

@@ -1,6 +1,6 @@
 //! The rights that shipped roles give to a ServiceAccount, one by one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bindery_api::names;
 use k8s_openapi::api::rbac::v1::PolicyRule;
@@ -125,6 +125,25 @@ pub(super) fn as_rules(rights: &[Right]) -> Vec<(Option<&str>, PolicyRule)> {
     rules
 }
 
+/// The rights as part of a sentence: the verbs of each resource, whatever the namespaces and objects.
+pub(super) fn in_words(rights: &[Right]) -> String {
+    let mut verbs: BTreeMap<_, BTreeSet<&str>> = BTreeMap::new();
+    for right in rights {
+        verbs
+            .entry((&right.group, &right.resource))
+            .or_default()
+            .insert(&right.verb);
+    }
+    let parts = verbs.into_iter().map(|((group, resource), verbs)| {
+        let verbs = Vec::from_iter(verbs).join(",");
+        match group.as_str() {
+            "" => format!("{verbs} {resource}"),
+            group => format!("{verbs} {resource}.{group}"),
+        }
+    });
+    parts.collect::<Vec<_>>().join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -205,5 +224,9 @@ mod tests {
             )
         );
         assert_eq!(rules[3].0, Some("kube-bind"));
+        assert_eq!(
+            in_words(&rights),
+            "get,list b, get configmaps, get secrets, get,list b.x.io, bind c.x.io"
+        );
     }
 }

@@ -73,7 +73,7 @@ pub(crate) async fn missing_rule(world: &World) -> Result<()> {
     ensure!(rules.len() + 1 == before, "the rule on events is not there: {rules:?}");
     cluster_roles.replace(POLICY, &PostParams::default(), &changed).await?;
     let says = [
-        "ServiceAccount kube-bind/konnector may not create events.events.k8s.io, patch events.events.k8s.io",
+        "ServiceAccount kube-bind/konnector may not create,patch events.events.k8s.io",
         "kubectl bind deploy",
         "in the rules of ClusterRole kube-bind-konnector",
     ];
