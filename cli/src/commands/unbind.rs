@@ -78,9 +78,11 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &UnbindArgs) -
     context.steps.done(&deleting(&args.binding, &bound, objects, fate));
     if args.wait {
         watched.gone(binding.metadata.uid.as_deref(), &context.steps).await?;
-        context
-            .steps
-            .done(&format!("APIServiceBinding {} is gone", args.binding));
+        let gone = format!(
+            "APIServiceBinding {} is gone; the contract stays with the provider, for its owner's next bind",
+            args.binding
+        );
+        context.steps.done(&gone);
         clean_up(&consumer, &args.binding, secret.as_ref(), &mut context.steps).await?;
     }
     let text = format!(

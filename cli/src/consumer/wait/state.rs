@@ -54,7 +54,9 @@ pub(super) fn draining(binding: &APIServiceBinding) -> String {
     match binding.condition(DRAINING) {
         Some(condition) if !condition.message.is_empty() => condition.message.clone(),
         _ if binding.finalizers().is_empty() => "waiting for the API server".to_owned(),
-        _ => "waiting for the konnector to delete its objects; does it run?".to_owned(),
+        _ => {
+            "waiting for the konnector, which deletes its objects; kubectl bind check tells whether it runs".to_owned()
+        }
     }
 }
 

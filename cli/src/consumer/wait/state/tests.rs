@@ -50,5 +50,5 @@ fn says_what_drains() {
     let mut held = binding(None);
     assert_eq!(draining(&held), "waiting for the API server");
     held.metadata.finalizers = Some(vec!["x".to_owned()]);
-    assert!(draining(&held).contains("does it run?"));
+    assert!(draining(&held).contains("waiting for the konnector"));
 }
