@@ -54,9 +54,9 @@ pub struct Args {
     /// The ClusterRole with the konnector's rights on what bundles bind, for messages about rights that are missing.
     #[arg(long, value_name = "NAME", default_value = bindery_api::names::KONNECTOR_BUNDLES_ROLE)]
     pub bundles_role: String,
-    /// With what the names of the admission policies begin that limit this konnector's account: NAME, NAME-account and NAME-claims. The
-    /// konnector tries them at its start, hourly, and when they or the API server change, and metric bindery_policy_in_force tells the
-    /// outcome. If not given, none is tried. The chart and `kubectl bind deploy` give it.
+    /// Try the admission policies NAME, NAME-account and NAME-claims, which limit this konnector's account: at start, hourly, and when
+    /// they or the API server change. Metric bindery_policy_in_force tells the outcome. If not given, none is tried. The chart and
+    /// `kubectl bind deploy` give it.
     #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub account_policies: Option<String>,
     /// Install or update the CustomResourceDefinitions of kube-bind.io at start.

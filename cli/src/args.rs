@@ -222,7 +222,7 @@ pub(crate) enum Command {
     Revoke(RevokeArgs),
     /// Let groups use a contract as its owner does.
     Share(ShareArgs),
-    /// See and end contracts and released objects, and grant templates, as the provider's admin.
+    /// See and revoke contracts, end released objects, and grant templates, as the provider's admin.
     Provider(Box<AdminArgs>),
     /// End a binding and its objects on this cluster.
     Unbind(UnbindArgs),

@@ -218,7 +218,7 @@ impl ReleasedArgs {
     after_help = "\
 The right is the verb `bind` on apiserviceexporttemplates.kube-bind.io, in a ClusterRole and a ClusterRoleBinding of the
 template that carry the label kube-bind.io/grant=true. `take` removes a subject from them, and both with the last subject;
-rights by other roles stay. A right that is taken away ends no binding: end a contract with `kubectl bind provider revoke`.
+rights by other roles stay. A right that is taken away ends no binding: `kubectl bind provider revoke` ends what a contract may do.
 
 Examples:
   kubectl bind provider grant cowboys --group ranchers --provider-context provider

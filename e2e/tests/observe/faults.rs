@@ -40,7 +40,7 @@ const FLAGS: [&str; 6] = [
 ];
 /// How much older a credential is than it seems: it has five minutes of its hour left.
 const AGED: &str = "3300";
-/// With what the names of the policies on the konnector's account begin.
+/// The beginning of the names of the policies on the konnector's account.
 const KONNECTOR_POLICIES: &str = "kube-bind-konnector";
 /// Calls of each kind while the provider is cut off; an objective looks at no fewer than ten.
 const CALLS: usize = 15;

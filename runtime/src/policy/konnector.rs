@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::Probe;
 
-/// With what the names of the policies begin that `kubectl bind deploy` installs.
+/// The beginning of the names of the policies that `kubectl bind deploy` installs.
 pub const BASE_NAME: &str = "kube-bind-konnector";
 
 /// The probes of all policies of the konnector of this namespace, the names of which begin with `base`.
