@@ -131,7 +131,7 @@ checks! {
         mend "See the log of the konnector, and whether its pod reaches the provider's API server."
     BackendReachable "backend-reachable" Backend
         looks "Checks whether the backend accepts connections from this machine."
-        mend "Check the address, the network and that the server runs: `kubectl get pods -n kube-bind` on the provider."
+        mend "Check the address, the network and that the server runs and its Service leads to it: `kubectl get pods,endpointslices -n kube-bind` on the provider."
     BackendCertificate "backend-certificate" Backend
         looks "Checks whether the backend's certificate is signed by the CA in the kubeconfig (or in `--certificate-authority`), names the host that is dialled, and is valid for at least 7 more days."
         mend "For another CA, get a new kubeconfig with `kubectl bind renew`. For an expired certificate or a wrong name, the provider's admin gives the server another certificate, which it reads again when its file changes."

@@ -240,7 +240,7 @@ fn one_backend(backend: &BackendFacts, facts: &Facts, konnector: Option<&str>, f
         return found.fail(
             Check::BackendReachable,
             format!("{of} cannot be reached from here: {why}"),
-            format!("check the address, the network, and that the server runs, on the provider: kubectl get pods -n {KUBE_BIND_NAMESPACE}, or in the namespace that its admin chose"),
+            format!("check the address, the network, and, on the provider, that the server runs and its Service leads to it: kubectl get pods,endpointslices -n {KUBE_BIND_NAMESPACE}, or in the namespace that its admin chose"),
         );
     }
     found.passed(Check::BackendReachable, format!("{of} accepts connections"));

@@ -94,14 +94,14 @@ pub(super) fn konnector(facts: &Facts, found: &mut Findings) {
             probe_right: "impersonate the konnector's ServiceAccount",
         },
         restore: &deploy,
-        restart: match &program.deployment {
-            Ok(None) => format!(
-                "{deploy}; or, if the konnector runs as another Deployment, see its pod, and its log: kubectl get pods -n {home}{flags}"
-            ),
-            Ok(Some(_)) | Err(_) => format!(
+        restart: starting(
+            program,
+            &deploy,
+            flags,
+            format!(
                 "kubectl rollout restart deployment/{KONNECTOR} -n {home}{flags}; kubectl logs deployment/{KONNECTOR} -n {home}{flags}"
             ),
-        },
+        ),
         program: "the konnector",
         roles: ["ClusterRole kube-bind-konnector", "Role konnector"],
     };
@@ -146,18 +146,30 @@ pub(super) fn server(provider: &ProviderFacts, facts: &Facts, found: &mut Findin
             probe_right: "impersonate ServiceAccounts, and create bindableresourcesrequests",
         },
         restore: &install,
-        restart: match &program.deployment {
-            Ok(None) => format!(
-                "{install}; or, if the server runs as another Deployment, see its pod, and its log: kubectl{flags} get pods -n {home}"
-            ),
-            Ok(Some(_)) | Err(_) => {
-                format!("see that a pod of the server runs, and its log: kubectl{flags} get pods -n {home}")
-            }
-        },
+        restart: starting(
+            program,
+            &install,
+            flags,
+            format!("see that a pod of the server runs, and its log: kubectl{flags} get pods -n {home}"),
+        ),
         program: "the server",
         roles: ["ClusterRole bindery-server", "Role bindery-server"],
     };
     judge(program, &checks, flags, found);
+}
+
+/// How a program that does not run is started: by `install` if it has no Deployment, by replicas if that has none, else by `restart`.
+fn starting(program: &ProgramFacts, install: &str, flags: &str, restart: String) -> String {
+    let (home, name) = (&program.account.0, program.deployment_name);
+    match &program.deployment {
+        Ok(None) => format!(
+            "{install}; or, if it runs as another Deployment, see its pod, and its log: kubectl{flags} get pods -n {home}"
+        ),
+        Ok(Some(facts)) if facts.wanted == 0 => {
+            format!("kubectl{flags} scale deployment/{name} -n {home} --replicas 1")
+        }
+        Ok(Some(_)) | Err(_) => restart,
+    }
 }
 
 /// Judges a program on the cluster that `flags` reach.

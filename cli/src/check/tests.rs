@@ -690,6 +690,30 @@ fn what_another_release_ships_is_no_failure() {
 }
 
 #[test]
+fn a_program_without_pods_is_scaled_or_installed() {
+    fails(
+        Check::KonnectorLease,
+        &[
+            "0 of 0 replicas",
+            "kubectl --context consumer scale deployment/konnector -n kube-bind --replicas 1",
+        ],
+        |facts| {
+            facts.konnector.program.lease = Ok(None);
+            let deployment = facts.konnector.program.deployment.as_mut().unwrap().as_mut().unwrap();
+            (deployment.wanted, deployment.available) = (0, 0);
+        },
+    );
+    fails(
+        Check::KonnectorLease,
+        &["kubectl bind deploy --context consumer; or, if it runs as another Deployment"],
+        |facts| {
+            facts.konnector.program.lease = Ok(None);
+            facts.konnector.program.deployment = Ok(None);
+        },
+    );
+}
+
+#[test]
 fn mends_reach_the_cluster_that_was_checked() {
     fails(
         Check::KonnectorLease,

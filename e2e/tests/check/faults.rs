@@ -137,7 +137,7 @@ pub(crate) async fn backend_away(world: &mut World) -> Result<()> {
     provider.servers[0].hush();
     let says = [
         "cannot be reached from here",
-        "kubectl get pods -n kube-bind",
+        "kubectl get pods,endpointslices -n kube-bind",
         "Lease kube-bind/bindery-server has no holder",
     ];
     world.finds(&["backend-reachable", "server-lease"], &says).await?;
