@@ -46,7 +46,11 @@ impl Metrics {
             "Attempts to renew a provider's credential",
             metrics.renewals.clone(),
         );
-        registry.register("heartbeats", "Heartbeats sent to providers", metrics.heartbeats.clone());
+        registry.register(
+            "heartbeats",
+            "Heartbeats sent to providers; those that cannot be sent, because no connection is made, are errors too",
+            metrics.heartbeats.clone(),
+        );
         // From the start on, so that the first failure is an increase.
         for outcomes in [&metrics.renewals, &metrics.heartbeats] {
             drop(outcomes.get_or_create(&Outcome::of(true)));
@@ -82,6 +86,7 @@ impl Metrics {
         self.renewals.get_or_create(&Outcome::of(ok)).inc();
     }
 
+    /// Counts a heartbeat, which its provider took or did not get.
     pub(crate) fn heartbeat(&self, ok: bool) {
         self.heartbeats.get_or_create(&Outcome::of(ok)).inc();
     }

@@ -85,7 +85,7 @@ impl ControllerContext {
             connector: Arc::new(Connector::new(
                 options.polling_interval,
                 options.network.clone(),
-                metrics.provider_traffic(),
+                Arc::clone(&metrics),
                 options.client_certificate.clone(),
             )),
             other_konnectors: OtherKonnectors::new(consumer.clone(), options.only_own_bindings),

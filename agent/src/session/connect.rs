@@ -29,6 +29,7 @@ use super::{
 use crate::{
     attempt::{Attempt, Link},
     contract::Contract,
+    metrics::Metrics,
     rights,
 };
 
@@ -132,7 +133,7 @@ pub struct Connector {
     attempts: Mutex<HashMap<AttemptKey, Weak<ConnectAttempt>>>,
     backoff: Backoff,
     network: Network,
-    traffic: ClusterTraffic,
+    metrics: Arc<Metrics>,
     client_certificate: ClientCertificateFiles,
 }
 
@@ -145,17 +146,17 @@ pub struct ConnectAttempts<K> {
 }
 
 impl Connector {
-    /// A connector that pauses at most this long between tries. It reaches providers and their backends on this network, counts the
-    /// traffic to providers, and presents the client certificate to backends.
+    /// A connector that pauses at most this long between tries. It reaches providers and their backends on this network, counts in the
+    /// metrics what it sends to providers and how often it reaches none, and presents the client certificate to backends.
     pub fn new(
         pause_max: Duration,
         network: Network,
-        traffic: ClusterTraffic,
+        metrics: Arc<Metrics>,
         client_certificate: ClientCertificateFiles,
     ) -> Self {
         Self {
             network,
-            traffic,
+            metrics,
             client_certificate,
             attempts: Mutex::default(),
             backoff: Backoff::new(FIRST_PAUSE.min(pause_max), pause_max),
@@ -173,7 +174,7 @@ impl Connector {
         let target = Arc::clone(access);
         let backoff = self.backoff;
         let network = self.network.clone();
-        let (traffic, certificate) = (self.traffic.clone(), self.client_certificate.clone());
+        let (metrics, certificate) = (Arc::clone(&self.metrics), self.client_certificate.clone());
         let delay = move |failure| {
             let policy = terms.policy;
             policy.map_or_else(|| backoff.delay(failure), |policy| policy.after_failure(failure))
@@ -182,10 +183,18 @@ impl Connector {
             let reached = reach(
                 Arc::clone(&target),
                 network.clone(),
-                traffic.clone(),
+                metrics.provider_traffic(),
                 certificate.clone(),
             );
-            async move { judge(reached.await?, terms) }
+            let metrics = Arc::clone(&metrics);
+            async move {
+                let reached = reached.await;
+                // Without a session no heartbeat is sent, and the provider misses one all the same.
+                if let Err(ConnectError::Unreachable { .. }) = reached {
+                    metrics.heartbeat(false);
+                }
+                judge(reached?, terms)
+            }
         }));
         attempts.insert(key, Arc::downgrade(&attempt));
         attempt
